@@ -1,0 +1,1 @@
+"""The heart: from samples to suspicions, incidents and decisions, as pure functions."""

@@ -1,0 +1,1 @@
+"""One file is one scheduler or mechanism that can carry out a command."""

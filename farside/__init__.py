@@ -1,0 +1,1 @@
+"""The composition root: the command line, and the one place where concrete parts meet."""

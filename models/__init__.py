@@ -1,0 +1,1 @@
+"""Pure numerics, columns over all series: no clock, no chance, nothing of ours."""
