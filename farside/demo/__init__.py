@@ -1,0 +1,1 @@
+"""The demo: a real leak among healthy neighbours on this machine, and what became of it."""
