@@ -63,6 +63,13 @@ class MemberGroup:
         self.path = f"{run.path}/{name}"
         self.device = f"{self.path}@{self._tree.inode(folder)}"
 
+    def unlimit(self) -> None:
+        """Set no limit: shows, before a process is moved in, that a limit can be set."""
+        if self._v2:
+            self._write("memory.max", "max")
+        else:
+            self._write("memory.limit_in_bytes", "-1")
+
     def limit(self, limit_bytes: int) -> None:
         """Set the limit, and keep swap from softening it."""
         if self._v2:
@@ -77,12 +84,12 @@ class MemberGroup:
 
     def take(self, pid: int) -> None:
         """Move a process in; what it allocates from now on is charged here."""
+        self._write("cgroup.procs", str(pid))
         if self.unified is not None and not self._v2:
             try:
                 self._tree.write_text(f"{self.unified}/cgroup.procs", str(pid))
             except Unavailable:
                 self.unified = None  # it goes without; freezing then takes signals
-        self._write("cgroup.procs", str(pid))
 
     def limit_bytes(self) -> int:
         """Return the limit as the kernel took it (it rounds to pages)."""
@@ -137,7 +144,6 @@ class RunGroup:
         self.place = place
         self.path = _join(place.parent, name)
         self._made: list[str] = []
-        self.members: list[MemberGroup] = []
         self.unified_path: str | None = None
         self._unified: str | None = None
         self._enabled: str | None = None
@@ -163,7 +169,7 @@ class RunGroup:
             unified = f"{self._unified}/{name}"
             self._make(unified)
         group = MemberGroup(self, name, folder, unified)
-        self.members.append(group)
+        group.unlimit()
         return group
 
     def kill(self) -> None:
@@ -193,8 +199,6 @@ class RunGroup:
         self._make(folder)
         if self.place.layout == "v2":
             tree.write_text(f"{folder}/cgroup.subtree_control", "+memory")
-        elif not tree.exists(f"{folder}/memory.limit_in_bytes"):
-            raise Unavailable(f"{folder} has no memory.limit_in_bytes")
         if self.place.unified is not None:
             self._open_unified(self.place.unified, name)
 
