@@ -1,0 +1,189 @@
+"""Silence: who has not been heard, and whether it is one node or the way that telemetry takes.
+
+Silence is counted in log time: only while the log moves (ticks come once a second) does a node's
+silence grow. A scorer or a whole machine that was away does not make its nodes silent.
+"""
+
+import msgspec
+import numpy as np
+from models.silence import Silence
+from runtime.words import duration_text
+
+from bus.messages import Contribution, Scope
+from detector.fusion import Evidence, Fusion
+
+FAMILY = "heartbeat"
+
+
+class WatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """suspect_phi and dead_phi: accrued suspicion (powers of ten against a healthy pause).
+
+    several_nodes and several_share: from both on (or all nodes), silence is telemetry's fault.
+    counted_gap_s: the longest pause of the log that counts as time in which nodes could be heard.
+    """
+
+    suspect_phi: float = 8.0
+    dead_phi: float = 12.0
+    suspect_nats: float = 9.0
+    dead_nats: float = 13.0
+    several_nodes: int = 3
+    several_share: float = 0.02
+    counted_gap_s: float = 2.0
+    collector_misses: int = 3
+    collector_nats: float = 9.0
+
+
+class Watch:
+    """When each node was heard last, in counted log time."""
+
+    def __init__(self, settings: WatchSettings, silence: Silence, cell: str) -> None:
+        """Watch the nodes of one cell."""
+        self._settings = settings
+        self._silence = silence
+        self._cell = Scope("cell", cell)
+        self._counted_s = 0.0
+        self._log_ns = 0
+        self._beats: list[tuple[int, float]] = []
+        self._heard_s: dict[int, float] = {}
+        self.silent: set[int] = set()
+
+    def pass_time(self, now_ns: int) -> None:
+        """Let the log's time move on."""
+        if self._log_ns and now_ns > self._log_ns:
+            gap_s = (now_ns - self._log_ns) / 1e9
+            self._counted_s += min(gap_s, self._settings.counted_gap_s)
+        self._log_ns = max(self._log_ns, now_ns)
+
+    def hear(self, node: int) -> None:
+        """Note a batch of a node."""
+        self._beats.append((node, self._counted_s))
+        self._heard_s[node] = self._counted_s
+
+    def judge(self, names: list[str], fusion: Fusion, now_ns: int) -> list[int]:
+        """Judge all nodes once a second of log time; return the nodes that just went silent."""
+        self._learn()
+        if not self._heard_s:
+            return []
+        nodes = np.array(sorted(self._heard_s), np.int64)
+        phi = self._silence.score(nodes, self._counted_s)
+        silent = {int(node) for node in nodes[phi >= self._settings.suspect_phi]}
+        gone = sorted(silent - self.silent)
+        back = self.silent - silent
+        several = len(silent) == len(nodes) or (
+            len(silent) >= self._settings.several_nodes
+            and len(silent) >= self._settings.several_share * len(nodes)
+        )
+        accrued = dict(zip(nodes.tolist(), phi.tolist(), strict=True))
+        for node in sorted(silent | back):
+            scope = Scope("node", self._cell.cell, names[node])
+            if node in back or several:
+                fusion.hush(scope, "silence", FAMILY)
+            else:
+                self._say(scope, node, accrued[node], fusion, now_ns)
+        self._say_several(len(silent), len(nodes), fusion, now_ns, several=bool(silent) and several)
+        self.silent = silent
+        return gone
+
+    def retire(self, node: int) -> None:
+        """Stop watching a node."""
+        self._heard_s.pop(node, None)
+        self.silent.discard(node)
+
+    def _learn(self) -> None:
+        beats, self._beats = self._beats, []
+        while beats:
+            now: dict[int, float] = {}
+            later = []
+            for node, heard_s in beats:
+                if node in now:
+                    later.append((node, heard_s))
+                else:
+                    now[node] = heard_s
+            nodes = np.array(list(now), np.int64)
+            self._silence.grow(_room(self._silence.capacity, int(nodes.max()) + 1))
+            self._silence.learn(nodes, np.array(list(now.values())))
+            beats = later
+
+    def _say(self, scope: Scope, node: int, phi: float, fusion: Fusion, now_ns: int) -> None:
+        quiet_s = self._counted_s - self._heard_s[node]
+        dead = phi >= self._settings.dead_phi
+        nats = self._settings.dead_nats if dead else self._settings.suspect_nats
+        fusion.speak(
+            scope,
+            "silence",
+            FAMILY,
+            Evidence(
+                nats=nats,
+                contributions=(
+                    Contribution(
+                        signal=FAMILY,
+                        value=round(quiet_s, 1),
+                        nats=nats,
+                        text=f"nothing heard for {duration_text(quiet_s)}",
+                    ),
+                ),
+                since_ns=now_ns - round(quiet_s * 1e9),
+            ),
+        )
+
+    def _say_several(
+        self,
+        silent: int,
+        nodes: int,
+        fusion: Fusion,
+        now_ns: int,
+        *,
+        several: bool,
+    ) -> None:
+        if not several:
+            fusion.hush(self._cell, "telemetry", FAMILY)
+            return
+        nats = self._settings.dead_nats
+        text = (
+            f"{silent} of {nodes} nodes fell silent together: the way of telemetry, not the nodes"
+        )
+        known = fusion.voices(self._cell).get(("telemetry", FAMILY))
+        fusion.speak(
+            self._cell,
+            "telemetry",
+            FAMILY,
+            Evidence(
+                nats=nats,
+                contributions=(
+                    Contribution(
+                        signal=FAMILY, value=silent, reference=nodes, nats=nats, text=text
+                    ),
+                ),
+                since_ns=known.since_ns if known else now_ns,
+            ),
+        )
+
+    def save(self) -> "SavedWatch":
+        """Return everything but the model as plain values."""
+        self._learn()
+        return SavedWatch(
+            self._counted_s,
+            self._log_ns,
+            sorted(self._heard_s.items()),
+            sorted(self.silent),
+        )
+
+    def load(self, state: "SavedWatch") -> None:
+        """Become the saved state."""
+        self._counted_s = state.counted_s
+        self._log_ns = state.log_ns
+        self._heard_s = dict(state.heard_s)
+        self.silent = set(state.silent)
+
+
+class SavedWatch(msgspec.Struct, frozen=True):
+    """The form of a saved watch."""
+
+    counted_s: float
+    log_ns: int
+    heard_s: list[tuple[int, float]]
+    silent: list[int]
+
+
+def _room(have: int, wanted: int) -> int:
+    return have if wanted <= have else max(2 * have, wanted)
