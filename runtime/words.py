@@ -121,6 +121,17 @@ def _short_text(duration_s: float) -> str:
     return f"{duration_s * 1000:.0f} ms" if duration_s < 0.0995 else f"{duration_s:.1f} s"
 
 
+def plain_text(text: str, chars_max: int = 2000) -> str:
+    """Return text that is safe to print: what moves a cursor or turns the writing is spelled out.
+
+    Names come from anybody on the machine. Escape sequences, line ends, marks that change the
+    direction of writing and lone surrogates become their code, as in "\\x1b"; a blank stays one.
+    Longer text is cut at `chars_max` characters, and shows that it was.
+    """
+    shown = text if text.isprintable() else "".join(map(_plain_char, text))
+    return shown if len(shown) <= chars_max else shown[: chars_max - 1] + "\u2026"
+
+
 def _rounded(duration_s: float, unit_s: int) -> int:
     return round(duration_s / unit_s) * unit_s
 
@@ -130,3 +141,12 @@ def _two(whole_s: int, large_s: int, large: str, small_s: int, small: str) -> st
     count, rest_s = divmod(whole_s, large_s)
     rest = rest_s // small_s
     return f"{count} {large} {rest} {small}" if rest else f"{count} {large}"
+
+
+def _plain_char(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -8,6 +8,7 @@ from runtime.words import (
     bytes_text,
     duration_text,
     interval_text,
+    plain_text,
     quantity_text,
     rate_text,
     share_text,
@@ -123,9 +124,31 @@ def test_a_value_is_told_in_the_unit_of_its_signal(
     assert quantity_text(value, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("python3 -m train", "python3 -m train"),
+        ("Zug nach Z\u00fcrich \u2192 \u4e2d", "Zug nach Z\u00fcrich \u2192 \u4e2d"),
+        ("\x1b[2J\x07evil\n", "\\x1b[2J\\x07evil\\x0a"),
+        ("exe.\u202etxt", "exe.\\u202etxt"),
+        ("\udcff\U000e0001", "\\udcff\\U000e0001"),
+        ("x" * 5000, "x" * 1999 + "\u2026"),
+    ],
+)
+def test_a_name_from_anybody_can_neither_move_the_cursor_nor_turn_the_writing(
+    text: str, shown: str
+) -> None:
+    assert plain_text(text) == shown
+
+
 @given(st.floats())
 def test_any_number_at_all_has_words(number: float) -> None:
     for words in (bytes_text, rate_text, duration_text, share_text):
         assert words(number)
     assert interval_text(number, number)
     assert quantity_text(number, "count")
+
+
+@given(st.text())
+def test_whatever_a_name_holds_it_is_printable(text: str) -> None:
+    assert plain_text(text).isprintable()
