@@ -122,10 +122,10 @@ def _short_text(duration_s: float) -> str:
 
 
 def plain_text(text: str, chars_max: int = 2000) -> str:
-    """Return text that is safe to print: what moves a cursor or turns the writing is spelled out.
+    r"""Return text that is safe to print: what moves a cursor or turns the writing is spelled out.
 
     Names come from anybody on the machine. Escape sequences, line ends, marks that change the
-    direction of writing and lone surrogates become their code, as in "\\x1b"; a blank stays one.
+    direction of writing and lone surrogates become their code, as in "\x1b"; a blank stays one.
     Longer text is cut at `chars_max` characters, and shows that it was.
     """
     shown = text if text.isprintable() else "".join(map(_plain_char, text))
