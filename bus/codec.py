@@ -146,7 +146,7 @@ def _why(record: bytes, error: Exception, *, as_json: bool) -> Malformed:
 def _named(raw: object, detail: str) -> Malformed:
     if not isinstance(raw, dict) or "type" not in raw:
         return Malformed("no message", "an object without a type")
-    if raw["type"] not in _KNOWN:
+    if not isinstance(raw["type"], str) or raw["type"] not in _KNOWN:
         return Malformed("unknown type", f"{str(raw['type'])[:60]!r}")
     if raw.get("version", 1) != 1:
         return Malformed("unknown version", f"{raw['type']} {str(raw['version'])[:20]}")

@@ -115,7 +115,7 @@ class SampleBatch(Wire, frozen=True, kw_only=True):
     sequence: int
     time: Instant
     jobs: tuple[str, ...] = ()
-    samples: Samples = Samples.EMPTY
+    samples: Samples
     version: Literal[1] = 1
 
 

@@ -6,7 +6,7 @@ offsets count up.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,9 @@ from runtime.clock import Instant
 from runtime.errors import Rejected
 
 LINE_BYTES_MAX = 4 << 20
+# Where lines say nothing of when the log took them, messages move the time, within reason.
+LEAP_S_MAX = 366 * 86_400.0
+SANE_LATEST = Instant.parse("2200-01-01T00:00:00Z")
 
 
 class Broken(NamedTuple):
@@ -63,6 +66,14 @@ def load(lines: Iterable[bytes]) -> Iterator[Envelope | Broken]:
             yield Broken(number, error.reason, error.detail)
 
 
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Give the lines of a file; of one that is too long only the beginning, with no line end."""
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        yield line
+        while len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+            line = file.readline(LINE_BYTES_MAX + 1)
+
+
 class _Reader:
     """Fills in what a line leaves out."""
 
@@ -75,7 +86,7 @@ class _Reader:
     def read(self, line: bytes) -> Envelope:
         if len(line) > LINE_BYTES_MAX:
             reason = "oversized"
-            raise Malformed(reason, f"a line of {len(line)} bytes, at most {LINE_BYTES_MAX}")
+            raise Malformed(reason, f"a line of more than {LINE_BYTES_MAX} bytes")
         try:
             parts = self._decoder.decode(line)
             raw = msgspec.json.decode(parts.message)
@@ -98,11 +109,17 @@ class _Reader:
                 reason = "wrong type"
                 raise Malformed(reason, str(error)) from None
         else:
-            own = getattr(message, "time", None)
-            known = self._newest or (own if isinstance(own, Instant) else Instant(0))
-            appended = max(known, own) if isinstance(own, Instant) and not self._newest else known
+            appended = self._newest_with(getattr(message, "time", None))
         self._newest = max(self._newest, appended)
         return appended
+
+    def _newest_with(self, own: object) -> Instant:
+        """Return the newest time so far; a time that no running clock shows does not move it."""
+        if not isinstance(own, Instant) or own > SANE_LATEST:
+            return self._newest
+        if self._newest and own > self._newest.plus(LEAP_S_MAX):
+            return self._newest
+        return max(self._newest, own)
 
 
 def _topic_of(message: Message) -> str:

@@ -9,7 +9,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from sys import byteorder
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -75,7 +75,6 @@ class Samples:
     """An immutable sequence of `Sample`: a shared layout and a block of little-endian float64."""
 
     __slots__ = ("layout", "values")
-    EMPTY: ClassVar["Samples"]
 
     def __init__(self, layout: Layout, values: bytes) -> None:
         """Join a layout and its values; ValueError where their lengths differ."""
@@ -132,6 +131,3 @@ def pack(values: Iterable[float]) -> bytes:
     if byteorder == "big":
         block.byteswap()
     return block.tobytes()
-
-
-Samples.EMPTY = Samples(Layout.of(()), b"")

@@ -14,7 +14,7 @@ from runtime.errors import Rejected
 
 NANOSECONDS = 1_000_000_000
 # RFC 3339 allows years 0 to 9999; a datetime can't print beyond them.
-LATEST_NS = 253_402_300_799 * NANOSECONDS
+LATEST_NS = 253_402_300_799 * NANOSECONDS + 999_999_999
 _FORM = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
 )

@@ -1,0 +1,14 @@
+"""Options that every command spells the same way."""
+
+from pathlib import Path
+
+import click
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=None,
+    envvar="FARSIDE_CONFIG",
+    help="The configuration (TOML); without one the defaults hold.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -1,0 +1,58 @@
+"""The pure parts, made from a configuration: what `up`, `replay` and `detect` share."""
+
+import os
+from pathlib import Path
+
+import msgspec
+from detector.decider import Decider, DeciderSettings
+
+from bus.signals import catalogue
+from detector.checkpoint import fingerprint
+from detector.scorer import Scorer
+from detector.settings import ModelSettings, ScorerSettings
+from farside.settings import EXECUTORS, Settings, chosen
+from runtime.errors import Misconfigured
+from runtime.settings import Table, plugin_settings, read
+
+
+def read_settings(path: Path | None) -> Settings:
+    """Read the configuration file (none: the defaults) under the environment's overlay."""
+    return read(path, Settings, os.environ)
+
+
+class Parts:
+    """Scorers and the decider of one configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Judge all sections that detection needs; `Misconfigured` where one is wrong."""
+        self.settings = settings
+        self.scoring = plugin_settings(settings.detect, ScorerSettings)
+        self.models = _models(settings.models)
+        self.deciding = plugin_settings(settings.decide, DeciderSettings)
+
+    def scorer(self, partition: int = 0) -> Scorer:
+        """Return a fresh scorer for the cell of a partition."""
+        cell = self.settings.farside.cell
+        name = cell if partition == 0 else f"{cell}-{partition}"
+        return Scorer(self.scoring, self.models, catalogue(), name)
+
+    def decider(self, *, dry_run: bool = False) -> Decider:
+        """Return a fresh decider; with `dry_run` every command is one."""
+        executors = tuple(chosen(self.settings.execute, EXECUTORS))
+        return Decider(self.deciding, self.settings.act, executors, dry_run=dry_run)
+
+    def fingerprint(self) -> str:
+        """Return what shapes the scorer's state: other models or signals can't go on with it."""
+        return fingerprint(self.models, sorted(catalogue().signals))
+
+
+def _models(sections: dict[str, Table]) -> ModelSettings:
+    known = {field.name: field for field in msgspec.structs.fields(ModelSettings)}
+    given = {}
+    for name, table in sections.items():
+        if name not in known:
+            place = table.file or "configuration"
+            msg = f"{place}: models.{name} is no model; known: {', '.join(known)}"
+            raise Misconfigured(msg)
+        given[name] = plugin_settings(table, known[name].type)
+    return ModelSettings(**given)

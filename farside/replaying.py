@@ -1,0 +1,95 @@
+"""Replay: the same scorer and decider on records, without clock or network.
+
+The same file gives the same bytes. What farside itself wrote into a record file (suspicions of a
+cell whose telemetry is there, incidents, commands) is worked out anew, not believed.
+"""
+
+from collections.abc import Iterator
+
+from detector.decider import Decider
+
+from bus.messages import (
+    ExecutionReport,
+    Incident,
+    IsolationCommand,
+    LogLine,
+    Message,
+    Refusal,
+    SampleBatch,
+    Suspicion,
+    Tick,
+    Watermark,
+)
+from bus.topics import DIRECTIVES, INVENTORY, REPORTS, SUSPICIONS, TELEMETRY
+from bus.transport import Envelope
+from detector.outputs import Output
+from detector.scorer import Scorer
+from farside.parts import Parts
+
+SHOWN = (Suspicion, Incident, IsolationCommand, Refusal)
+
+
+class Replay:
+    """One run over records; `answered` tells that reports are among them."""
+
+    def __init__(self, parts: Parts, *, answered: bool) -> None:
+        """Begin with fresh state."""
+        self._parts = parts
+        self._decider: Decider = parts.decider(dry_run=not answered)
+        self._answered = answered
+        self._scorers: dict[int, Scorer] = {}
+        self._offset = 0
+        self._report_offset = 0
+
+    def see(self, envelope: Envelope) -> Iterator[Message]:
+        """Take one record; give what a person wants to see of it."""
+        message = envelope.message
+        if envelope.topic == TELEMETRY or isinstance(message, (SampleBatch, LogLine, Tick)):
+            for output in self._scorer(envelope.partition).step([envelope]):
+                yield from self._judged(output, envelope)
+        elif isinstance(message, (Suspicion, Watermark)):
+            cell = message.scope.cell if isinstance(message, Suspicion) else message.cell
+            if all(scorer.cell != cell for scorer in self._scorers.values()):
+                yield from self._judged(Output(SUSPICIONS, cell, message), envelope)
+        elif envelope.topic in {REPORTS, DIRECTIVES, INVENTORY}:
+            yield from self._decided([envelope])
+
+    def _judged(self, output: Output, cause: Envelope) -> Iterator[Message]:
+        if output.topic != SUSPICIONS:
+            return
+        if isinstance(output.message, SHOWN):
+            yield output.message
+        offset, self._offset = self._offset, self._offset + 1
+        yield from self._decided(
+            [Envelope(SUSPICIONS, 0, offset, cause.appended, output.key, output.message)],
+        )
+
+    def _decided(self, envelopes: list[Envelope]) -> Iterator[Message]:
+        for output in self._decider.step(envelopes):
+            if output.topic.endswith("audit"):
+                continue
+            if isinstance(output.message, SHOWN):
+                yield output.message
+            if isinstance(output.message, IsolationCommand) and not self._answered:
+                yield from self._as_if_done(output.message, envelopes[-1])
+
+    def _as_if_done(self, command: IsolationCommand, cause: Envelope) -> Iterator[Message]:
+        """No executor speaks here: a command counts as a dry run that was carried out."""
+        report = ExecutionReport(
+            command=command.id,
+            executor=command.executor,
+            outcome="done",
+            detail="dry run: nothing was done",
+            finished=command.issued,
+            held_until=command.hold_until,
+        )
+        offset, self._report_offset = self._report_offset, self._report_offset + 1
+        yield from self._decided(
+            [Envelope(REPORTS, 0, offset, cause.appended, command.id, report)],
+        )
+
+    def _scorer(self, partition: int) -> Scorer:
+        scorer = self._scorers.get(partition)
+        if scorer is None:
+            scorer = self._scorers[partition] = self._parts.scorer(partition)
+        return scorer

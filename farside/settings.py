@@ -1,0 +1,109 @@
+"""The whole configuration: one TOML, its sections named after the plug-ins' files.
+
+Nothing here needs numpy, so that a node with the agent alone can judge its file. The sections of
+detection are kept as written and read by who needs them.
+"""
+
+import os
+import platform
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from bus.messages import Action
+from runtime.errors import Misconfigured
+from runtime.settings import Table
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+COLLECTORS = ("memory", "cgroup", "process", "kernel_log")
+EXECUTORS = ("dry_run",)
+NOTIFIERS = ("console",)
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[farside]`: who and where we are."""
+
+    cluster: str = "local"
+    node: str = ""
+    cell: str = "default"
+    state_dir: str = ""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    def node_name(self) -> str:
+        """Return the node's name: the setting, else the host's short name."""
+        return self.node or platform.node().split(".", maxsplit=1)[0] or "localhost"
+
+    def state_path(self) -> Path:
+        """Return the folder for state: the setting, else one under the user's own state folder."""
+        if self.state_dir:
+            return Path(self.state_dir)
+        if os.geteuid() == 0:
+            return Path("/var/lib/farside")
+        home = os.environ.get("XDG_STATE_HOME") or os.environ.get("HOME")
+        if home:
+            return Path(
+                home, "farside" if "XDG_STATE_HOME" in os.environ else ".local/state/farside"
+            )
+        return Path(tempfile.gettempdir(), f"farside-{os.geteuid()}")
+
+
+class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[bus]`: which bus, and the bounds of each of its logs."""
+
+    kind: Literal["memory"] = "memory"
+    records_max: Count = 50_000
+    bytes_max: Annotated[int, msgspec.Meta(ge=1 << 20)] = 32 << 20
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[http]`: /metrics, /healthz and /readyz; off switches the server off."""
+
+    enabled: bool = True
+    address: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9820
+
+
+class ActRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[act.CLASS.POOL]`: what may be done about a fault in a pool; absent means nothing."""
+
+    actions: tuple[Action, ...]
+    dry_run: bool = False
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that one file says."""
+
+    farside: Identity = Identity()
+    bus: BusSettings = BusSettings()
+    agent: Table = Table()
+    collect: dict[str, Table] = {}
+    models: dict[str, Table] = {}
+    detect: Table = Table()
+    decide: Table = Table()
+    act: dict[str, dict[str, ActRule]] = {}
+    execute: dict[str, Table] = {}
+    notify: dict[str, Table] = {}
+    http: HttpSettings = HttpSettings()
+
+
+def chosen(sections: dict[str, Table], usual: tuple[str, ...]) -> dict[str, Table]:
+    """Return the plug-ins to use: the usual ones and those with a section of their own.
+
+    `enabled = false` in a section leaves that plug-in out.
+    """
+    names = {**dict.fromkeys(usual, Table()), **sections}
+    used = {}
+    for name, table in names.items():
+        values = dict(table.values)
+        enabled = values.pop("enabled", True)
+        if not isinstance(enabled, bool):
+            msg = f"{table.file or 'configuration'}: {table.place}.enabled must be true or false"
+            raise Misconfigured(msg)
+        if enabled:
+            used[name] = Table(values, table.place, table.file)
+    return used
