@@ -10,7 +10,9 @@ import msgspec
 
 from runtime.clock import NANOSECONDS, nanoseconds
 
-WINDOW = 1024
+# As many bits as one integer of the checkpoint holds. What is further behind counts as a repeat: a
+# partition keeps the order of its writer, so only a few records can ever be overtaken.
+WINDOW = 64
 _WINDOW_MASK = (1 << WINDOW) - 1
 # How many batches in a row must be late by the same amount before the node's clock is blamed, not
 # the way: a backlog that drains gets younger with each record, a wrong clock stays wrong.

@@ -10,15 +10,17 @@ from detector.pressure import PressureSettings
 from detector.rules import RuleSettings
 from detector.series import Limits
 from detector.watch import WatchSettings
-from models import floors, level, silence
+from models.floors import Settings as FloorSettings
+from models.level import Settings as LevelSettings
+from models.silence import Settings as SilenceSettings
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[models.*]`."""
 
-    floors: floors.Settings = floors.Settings()
-    level: level.Settings = level.Settings()
-    silence: silence.Settings = silence.Settings()
+    floors: FloorSettings = FloorSettings()
+    level: LevelSettings = LevelSettings()
+    silence: SilenceSettings = SilenceSettings()
 
 
 class ScorerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
