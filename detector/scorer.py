@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from bus.codec import encode
+from bus.codec import to_json
 from bus.messages import LogLine, Reject, SampleBatch, Source, Tick, Watermark
 from bus.signals import Catalogue
 from bus.topics import REJECTS, SUSPICIONS
@@ -256,7 +256,7 @@ class Scorer:
         outputs: list[Output],
     ) -> None:
         self._count(f"rejected: {reason}")
-        record = encode(envelope.message)
+        record = to_json(envelope.message)
         outputs.append(
             Output(
                 REJECTS,

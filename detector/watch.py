@@ -19,6 +19,7 @@ class WatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """suspect_phi and dead_phi: accrued suspicion (powers of ten against a healthy pause).
 
     several_nodes and several_share: from both on (or all nodes), silence is telemetry's fault.
+    quiet_share: nodes quiet for this share of a silent node's silence count with it.
     counted_gap_s: the longest pause of the log that counts as time in which nodes could be heard.
     """
 
@@ -28,6 +29,7 @@ class WatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     dead_nats: float = 13.0
     several_nodes: int = 3
     several_share: float = 0.02
+    quiet_share: float = 0.6
     counted_gap_s: float = 2.0
     collector_misses: int = 3
     collector_nats: float = 9.0
@@ -69,9 +71,10 @@ class Watch:
         silent = {int(node) for node in nodes[phi >= self._settings.suspect_phi]}
         gone = sorted(silent - self.silent)
         back = self.silent - silent
-        several = len(silent) == len(nodes) or (
-            len(silent) >= self._settings.several_nodes
-            and len(silent) >= self._settings.several_share * len(nodes)
+        quiet = self._quiet(silent)
+        several = quiet == len(nodes) or (
+            quiet >= self._settings.several_nodes
+            and quiet >= self._settings.several_share * len(nodes)
         )
         accrued = dict(zip(nodes.tolist(), phi.tolist(), strict=True))
         for node in sorted(silent | back):
@@ -80,9 +83,21 @@ class Watch:
                 fusion.hush(scope, "silence", FAMILY)
             else:
                 self._say(scope, node, accrued[node], fusion, now_ns)
-        self._say_several(len(silent), len(nodes), fusion, now_ns, several=bool(silent) and several)
+        self._say_several(quiet, len(nodes), fusion, now_ns, several=bool(silent) and several)
         self.silent = silent
         return gone
+
+    def _quiet(self, silent: set[int]) -> int:
+        """Count the silent nodes and those that are well on the way to it.
+
+        Nodes that fall silent together cross the bar one after another, as their phases differ;
+        the first to cross must not be blamed alone.
+        """
+        if not silent:
+            return 0
+        shortest_s = min(self._counted_s - self._heard_s[node] for node in silent)
+        enough_s = self._settings.quiet_share * shortest_s
+        return sum(self._counted_s - heard_s >= enough_s for heard_s in self._heard_s.values())
 
     def retire(self, node: int) -> None:
         """Stop watching a node."""
