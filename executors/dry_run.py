@@ -4,7 +4,7 @@ from typing import get_args
 
 import msgspec
 
-from bus.messages import EXECUTORS_OF, Action, IsolationCommand, Scope
+from bus.messages import EXECUTORS_OF, Action, IsolationCommand, Outcome, Scope
 from executors import base
 from executors.base import Context, Held
 from executors.ledger import Ledger, Verdict
@@ -46,9 +46,8 @@ class DryRun:
         if earlier is not None:
             return earlier
         objection = self.objection(command)
-        verdict = (
-            Verdict("refused", objection) if objection else Verdict("done", sentence(command, now))
-        )
+        outcome: Outcome = "refused" if objection else "done"
+        verdict = Verdict(outcome, objection or sentence(command, now)).plain()
         self.ledger.answer(command, verdict, now)
         return verdict
 

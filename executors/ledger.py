@@ -18,9 +18,11 @@ from bus.messages import Action, IsolationCommand, Outcome, Scope
 from runtime.clock import Instant, nanoseconds
 from runtime.errors import FarsideError, Misconfigured, NotPermitted, Unavailable
 from runtime.files import write_atomically
+from runtime.words import plain_text
 
 KEEP_S = 7 * 86_400.0  # a week: longer than any bus gives a command again after a failure
 CASES_MAX = 10_000
+DETAIL_CHARS_MAX = 1_000
 LINES_MAX = 4 * CASES_MAX  # a case is an intent, its changes, an answer, a lifting
 
 
@@ -30,6 +32,10 @@ class Verdict(NamedTuple):
     outcome: Outcome
     detail: str
     held_until: Instant | None = None
+
+    def plain(self) -> "Verdict":
+        """Return it with a sentence that is safe to print: names in it may come from anybody."""
+        return self._replace(detail=plain_text(self.detail, DETAIL_CHARS_MAX))
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,7 +119,12 @@ class Ledger:
     def earlier(self, command: str) -> Verdict | None:
         """Return the answer to a command that is asked once more, None where there was none yet."""
         case = self.case(command)
-        return None if case is None or case.verdict is None else repeated(case.verdict)
+        if case is None or case.verdict is None:
+            return None
+        verdict = repeated(case.verdict)
+        if not case.lifted:
+            return verdict
+        return verdict._replace(detail=f"{verdict.detail} (no longer held)", held_until=None)
 
     def pending(self) -> list[Case]:
         """Return what was begun and never answered, the oldest first."""

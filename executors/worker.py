@@ -25,6 +25,7 @@ from runtime import logs
 from runtime.clock import Clock, Instant
 from runtime.errors import FarsideError, Unavailable
 from runtime.metrics import Metrics
+from runtime.words import duration_text, plain_text
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -197,7 +198,7 @@ class ExecutorWorker:
             for held in holding:
                 if held.command not in still:
                     detail = f"{held.scope.label} was let go at a clean stop ({held.action})"
-                    self._report(held.command, name, Verdict("done", detail, now))
+                    self._no_longer(held.command, name, detail)
         self._send()
 
     def _admit(self, command: IsolationCommand, now: Instant) -> None:
@@ -277,9 +278,14 @@ class ExecutorWorker:
             return Verdict("expired", f"expired at {command.expires.text()}, before it was tried")
         if waiting.tries == 0 and age_s > self._settings.age_limit_s:
             limit_s = self._settings.age_limit_s
-            return Verdict("refused", f"too old: issued {age_s:.0f} s ago, at most {limit_s:g} s")
+            return Verdict(
+                "refused",
+                f"too old: issued {duration_text(age_s)} ago, at most {duration_text(limit_s)}",
+            )
         if -age_s > self._settings.ahead_s_max:
-            return Verdict("refused", f"issued {-age_s:.0f} s in the future by this node's clock")
+            return Verdict(
+                "refused", f"issued {duration_text(-age_s)} in the future by this node's clock"
+            )
         return None
 
     def _put_off(self, waiting: Waiting, error: Unavailable) -> None:
@@ -291,11 +297,12 @@ class ExecutorWorker:
         self._retries.inc()
 
     def _conclude(self, command: IsolationCommand, executor: Executor, verdict: Verdict) -> None:
+        verdict = verdict.plain()
         self._log.info(
             "command answered",
             command=command.id,
             action=command.action,
-            scope=command.scope.label,
+            scope=plain_text(command.scope.label, 200),
             outcome=verdict.outcome,
             detail=verdict.detail,
         )
@@ -339,8 +346,14 @@ class ExecutorWorker:
                     continue
                 self._lift_after_s.pop(held.command, None)
                 self._log.info(verdict.detail, command=held.command, executor=name)
-                self._report(held.command, name, verdict._replace(held_until=now))
+                self._no_longer(held.command, name, verdict.detail)
         self._holds.set(count)
+
+    def _no_longer(self, command: str, executor: str, detail: str) -> None:
+        """Report that what a command held is held no more: a later word on the same command."""
+        verdict = Verdict("expired", detail)
+        self._answered.add(command, verdict)
+        self._report(command, executor, verdict)
 
     def _send(self) -> None:
         """Hand the reports over; what the bus doesn't take now waits for the next turn."""

@@ -81,6 +81,7 @@ class ProcessExecutor:
                 verdict = self._hold(command, now)
         except Refused as error:
             verdict = Verdict("refused", str(error))
+        verdict = verdict.plain()
         self._answer(command, verdict, now)
         return verdict
 
@@ -92,7 +93,7 @@ class ProcessExecutor:
         said = self._undo(case)
         detail = f"{case.scope.label} is no longer held ({case.action})" + (said and f": {said}")
         self.ledger.lift(command_id, detail, now)
-        return Verdict("done", detail, now)
+        return Verdict("done", detail, now).plain()
 
     def held(self) -> list[Held]:
         """Return what is held, the oldest first, also from an earlier run."""
@@ -284,6 +285,7 @@ class ProcessExecutor:
                 f"{case.scope.label}: {case.action} was interrupted by a restart of the executor "
                 "before it took effect; nothing is held",
             )
+        verdict = verdict.plain()
         self.ledger.settle(case, verdict, now)
         if verdict.outcome == "failed" and case.holds:
             self.ledger.lift(case.command, verdict.detail, now)

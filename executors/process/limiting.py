@@ -4,6 +4,7 @@ Only ever lower than what is there, and memory never below what is used. What so
 since is left as it is.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from executors.process.settings import Settings
 from executors.process.targets import Target, Targets
 from runtime.errors import Unavailable
 from runtime.files import Unreadable
+from runtime.words import bytes_text, share_text
 
 PAGE_BYTES = 4096
 QUOTA_US_MIN = 1_000  # the kernel takes no less
@@ -48,13 +50,14 @@ class Limiting:
         wish = max(round(period * share), QUOTA_US_MIN)
         if quota is not None and quota <= wish:
             raise Refused(
-                f"{target.label} is limited to {quota / period:.0%} of a CPU already: not lowered"
+                f"{target.label} is limited to {share_text(quota / period)} of a CPU already: not "
+                "lowered"
             )
         if group.hierarchy.v2:
             self._set(group, "cpu.max", f"{wish} {period}", note)
         else:
             self._set(group, "cpu.cfs_quota_us", str(wish), note)
-        return f"throttled to {wish / period:.0%} of a CPU through group {group.path}"
+        return f"throttled to {share_text(wish / period)} of a CPU through group {group.path}"
 
     def limit(self, target: Target, wished_bytes: str, note: Note) -> str:
         """Lower the target's memory limit to `wished_bytes` ("" = use and headroom); say so."""
@@ -178,9 +181,4 @@ class Limiting:
 
 def size(count: int) -> str:
     """Return bytes for a sentence."""
-    if count >= UNLIMITED:
-        return "no limit"
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"
+    return bytes_text(math.inf if count >= UNLIMITED else count)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from executors.base import Refused
 from runtime.errors import Misconfigured, Unavailable
 from runtime.files import SysTree
+from runtime.words import plain_text
 
 ANCESTORS_MAX = 1_000
 STOPPED = frozenset("Tt")
@@ -172,14 +173,9 @@ class Processes:
 def recycled(who: Identity, stat: Stat) -> str:
     """Say that a pid is another process's now."""
     return (
-        f"pid {who.pid} is another process now ({printable(stat.comm)}, started at tick "
+        f"pid {who.pid} is another process now ({plain_text(stat.comm, 64)}, started at tick "
         f"{stat.identity.start}, not {who.start}): the one that was meant is gone"
     )
-
-
-def printable(text: str) -> str:
-    """Return a name that a process gave itself, without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def listed(pids: Iterable[int]) -> str:
