@@ -92,8 +92,17 @@ class NodeArrivals(msgspec.Struct):
             return "kept"
         return "kept" if self.current.take(sequence) else "duplicate"
 
-    def moment(self, time_ns: int, appended_ns: int, settings: ArrivalSettings) -> int | None:
-        """Return the record's moment in the cell's time; None where its time is impossible."""
+    def moment(
+        self,
+        time_ns: int,
+        appended_ns: int,
+        settings: ArrivalSettings,
+        lateness_s: float,
+    ) -> int | None:
+        """Return the record's moment in the cell's time; None where its time is impossible.
+
+        A record that is behind by less than the lateness that frames wait for needs no mending.
+        """
         offset_ns = appended_ns - time_ns
         if abs(offset_ns) > settings.impossible_s * NANOSECONDS:
             return None
@@ -103,7 +112,7 @@ class NodeArrivals(msgspec.Struct):
         if offset_ns < -skew_ns:
             # A record from the future: no way to arrive can explain that.
             self.shift_ns = offset_ns
-        elif offset_ns > skew_ns:
+        elif offset_ns > skew_ns + nanoseconds(lateness_s):
             same = abs(offset_ns - self.offset_ns) <= NANOSECONDS
             self.steady = self.steady + 1 if same else 0
             self.offset_ns = offset_ns

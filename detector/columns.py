@@ -64,8 +64,9 @@ class CellColumns:
         self._leaks.grow(self.index.leak_capacity)
         return rows
 
-    def advance(self, frame: Frame, moment_ns: int, fusion: Fusion) -> None:
+    def advance(self, frame: Frame, fusion: Fusion) -> None:
         """Take one frame: score, learn, and tell the fusion what changed."""
+        moment_ns = frame.newest_ns
         # Rows may have been given back since the batch came (its node booted anew).
         alive = self.index.kind[frame.rows] != NO_ROW
         rows, times_s, values = frame.rows[alive], frame.times_s[alive], frame.values[alive]
@@ -233,12 +234,12 @@ class CellColumns:
     def _node_scope(self, node: int) -> Scope:
         return Scope("node", self._cell, self.index.nodes[node].name)
 
-    def drop_vanished(self, now_s: float, fusion: Fusion) -> None:
+    def drop_vanished(self, judged_until_s: float, fusion: Fusion) -> None:
         """Suspect nothing that has not been seen for a while: it ended, or we are blind."""
         gone_s = self._settings.leaks.gone_s
         for leak in self._leaks.speaking():
             row = int(self.index.leak_rows[leak])
-            if self.index.seen_s[row] < now_s - gone_s:
+            if self.index.seen_s[row] < judged_until_s - gone_s:
                 self._leaks.drop(int(leak))
                 fusion.hush(
                     self._scope(row), "memory_leak", f"memory:{self.index.signal(row).name}"

@@ -25,9 +25,9 @@ class FrameSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One aligned moment: rows that have a value, the moment of each, and the values."""
+    """One aligned moment: its newest sample's time; rows with a value, their times and values."""
 
-    time_s: float
+    newest_ns: int
     rows: IntColumn
     times_s: Floats
     values: Floats
@@ -110,8 +110,7 @@ class Frames:
         self._oldest = None
         if self.pending:
             self._look_at(min(self.pending))
-        time_s = number * self.settings.period_s
-        return [_joined(time_s, layer) for layer in _layers(parts)]
+        return [_joined(layer) for layer in _layers(parts) if layer]
 
     def drop(self, node: int) -> None:
         """Drop what is pending of a node: it booted anew, its rows are another life's."""
@@ -145,11 +144,9 @@ def _layers(parts: list[Part]) -> list[list[Part]]:
     return layers
 
 
-def _joined(time_s: float, parts: list[Part]) -> Frame:
-    if not parts:
-        return Frame(time_s, np.empty(0, np.int64), np.empty(0), np.empty(0))
+def _joined(parts: list[Part]) -> Frame:
     counts = np.array([len(part.rows) for part in parts], np.int64)
     times_s = np.repeat(np.array([part.time_ns / 1e9 for part in parts]), counts)
     rows = np.concatenate([part.rows for part in parts])
     values = np.concatenate([part.values for part in parts])
-    return Frame(time_s, rows, times_s, values)
+    return Frame(max(part.time_ns for part in parts), rows, times_s, values)

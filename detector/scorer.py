@@ -163,6 +163,7 @@ class Scorer:
             int(record.time),
             int(envelope.appended),
             self._settings.arrivals,
+            self._settings.frames.lateness_s,
         )
         if moment is None:
             self._reject(envelope, "impossible time", record.time.text(), outputs)
@@ -194,9 +195,8 @@ class Scorer:
             overdue = self._frames.waiting > 0
             for frame in self._frames.close(number):
                 self._count("frames")
-                moment_ns = round(float(frame.times_s.max(initial=frame.time_s)) * 1e9)
-                self._columns.advance(frame, moment_ns, self._fusion)
-                self._tell(moment_ns, envelope, outputs)
+                self._columns.advance(frame, self._fusion)
+                self._tell(frame.newest_ns, envelope, outputs)
             if overdue:
                 self._give_up_missing(number)
 
@@ -218,7 +218,7 @@ class Scorer:
         for node in self._watch.judge(names, self._fusion, self._now_ns):
             self._frames.expect_no_more(node)
         self._fusion.expire(self._now_ns)
-        self._columns.drop_vanished(self._now_ns / 1e9, self._fusion)
+        self._columns.drop_vanished(self._judged_until_s(), self._fusion)
         if self._second % 60 == 0:
             self._columns.retire(self._now_ns / 1e9, self._fusion)
         self._tell(self._now_ns, envelope, outputs)
@@ -236,6 +236,12 @@ class Scorer:
                 ),
             ),
         )
+
+    def _judged_until_s(self) -> float:
+        """Return up to when all has been judged that will ever be (frames wait for slow nodes)."""
+        frames = self._settings.frames
+        closed_s = (self._frames.closed + 1) * frames.period_s
+        return max(closed_s, self._now_ns / 1e9 - frames.lateness_s - frames.period_s)
 
     def _tell(self, moment_ns: int, envelope: Envelope, outputs: list[Output]) -> None:
         for suspicion in self._fusion.judge(moment_ns, _place(envelope), self._boot_of):

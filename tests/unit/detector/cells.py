@@ -91,12 +91,14 @@ def run_of(
     period_s: float = 1.0,
     ticks: bool = True,
     silent: Callable[[Node, float], bool] = lambda _node, _at: False,
+    also: Callable[[float], list[tuple[float, Message]]] = lambda _at: [],
 ) -> list[tuple[float, Message]]:
     """Return (time of appending in s, message) for a run of these nodes."""
     found: list[tuple[float, Message]] = []
     for turn in range(round(duration_s / period_s)):
         at = turn * period_s
         found += [(at + 0.01, node.batch(at)) for node in nodes if not silent(node, at)]
+        found += also(at)
         if ticks and turn and at % 1.0 < period_s:
             found.append((at + 0.02, Tick(cell="cell", time=BEGIN.plus(at + 0.02))))
     return found
