@@ -197,7 +197,7 @@ class ExecutorWorker:
             executor.ledger.close()
             for held in holding:
                 if held.command not in still:
-                    detail = f"{held.scope.label} was let go at a clean stop ({held.action})"
+                    detail = f"{held.action} of {held.scope.label} was lifted at a clean stop"
                     self._no_longer(held.command, name, detail)
         self._send()
 
@@ -289,7 +289,7 @@ class ExecutorWorker:
         return None
 
     def _put_off(self, waiting: Waiting, error: Unavailable) -> None:
-        pause_s = self._settings.pause_s * 2.0**waiting.tries
+        pause_s = self._settings.pause_s * 2.0 ** min(waiting.tries, 20)
         pause_s = min(max(pause_s, error.retry_after_s), self._settings.pause_s_max)
         waiting.tries += 1
         waiting.last = str(error)

@@ -91,7 +91,7 @@ class ProcessExecutor:
         if case is None or not case.holds:
             return Verdict("already", f"command {command_id} holds nothing")
         said = self._undo(case)
-        detail = f"{case.scope.label} is no longer held ({case.action})" + (said and f": {said}")
+        detail = f"{case.action} of {case.scope.label} was lifted" + (said and f": {said}")
         self.ledger.lift(command_id, detail, now)
         return Verdict("done", detail, now).plain()
 
@@ -111,7 +111,7 @@ class ProcessExecutor:
         boot = self._targets.boot()
         for case in self.ledger.holding():
             if not case.pending and case.boot != boot:
-                detail = f"{case.scope.label} is no longer held: the machine was restarted"
+                detail = f"{case.action} of {case.scope.label} ended: the machine was restarted"
                 self.ledger.lift(case.command, detail, now)
                 sentences.append(detail)
         for case in self.ledger.pending():

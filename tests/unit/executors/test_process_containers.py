@@ -113,7 +113,7 @@ def test_a_clean_stop_lets_go(pair: Pair, tmp_path: Path) -> None:
     acting = ours(tmp_path, box)
     acting.act(wish("freeze", box), CLOCK.now())
     (sentence,) = acting.close(CLOCK.now())
-    assert "no longer held (freeze)" in sentence
+    assert "was lifted" in sentence
     assert all(child.answers() for child in inside)
 
 
