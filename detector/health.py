@@ -10,7 +10,7 @@ import msgspec
 
 from bus.messages import HealthState, NodeHealth, Suspicion
 from detector import explain
-from detector.incidents import PLACES, Case
+from detector.incidents import PLACES, SEVERITIES, Case
 from detector.suspicions import worst
 from runtime.clock import Instant
 
@@ -52,7 +52,7 @@ def judge(cases: Iterable[Case], suspicions: Iterable[Suspicion], now: Instant) 
     state: HealthState = "healthy"
     sentence = "nothing is known against it"
     incidents = []
-    for case in sorted(cases, key=lambda case: case.id):
+    for case in sorted(cases, key=lambda case: (-SEVERITIES.index(case.severity), case.id)):
         incidents.append(case.id)
         its = _of_case(case)
         if _BADNESS.index(its) > _BADNESS.index(state):

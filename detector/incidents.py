@@ -37,7 +37,7 @@ HOLDS = frozenset({"freeze", "throttle", "limit", "hold"})  # lifted after a whi
 WORKED = frozenset({"done", "already"})
 STAYS = frozenset({"drain", "drain_at_checkpoint", "isolate"})  # until somebody releases it
 NEVER = Instant(LATEST_NS * NANOSECONDS)
-_RANK: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 
 
 def short_id(*parts: object) -> str:
@@ -85,7 +85,7 @@ class Case(msgspec.Struct, kw_only=True):
     settled: Instant | None = None
     attempts: dict[str, Attempt] = {}
     refused: list[str] = []
-    told: tuple[IncidentState, Severity] | None = None
+    told: tuple[IncidentState, Severity, str] | None = None
     told_at: Instant = Instant(0)
     told_forecast: Exhaustion | None = None
     told_also: int = 0
@@ -97,7 +97,7 @@ class Case(msgspec.Struct, kw_only=True):
         self.suspicion = suspicion
         self.updated = now
         if not is_bad(suspicion, self.fault, settings):
-            self.calm = self.calm or now
+            self.calm = self.calm or max(now, suspicion.time)
             return
         self.calm = None
         self.evidence = suspicion.contributions
@@ -128,7 +128,7 @@ class Case(msgspec.Struct, kw_only=True):
 
     def raise_to(self, severity: Severity) -> None:
         """Make it as severe as this; it never becomes milder again."""
-        if _RANK[severity] > _RANK[self.severity]:
+        if SEVERITIES.index(severity) > SEVERITIES.index(self.severity):
             self.severity = severity
 
     def judged_on(self) -> Suspicion | None:
@@ -229,6 +229,15 @@ class Case(msgspec.Struct, kw_only=True):
         count = (before.count if before else 0) + (0 if late else 1)
         self.attempts[action] = Attempt(outcome, now, count)
 
+    @property
+    def stuck(self) -> bool:
+        """Whether an act on it was refused or failed."""
+        return any(
+            attempt.outcome not in WORKED
+            for action, attempt in self.attempts.items()
+            if action != "release"
+        )
+
     # --- what time does ------------------------------------------------------------------------
 
     def pass_time(self, now: Instant, settings: DeciderSettings) -> IsolationCommand | None:
@@ -276,14 +285,14 @@ class Case(msgspec.Struct, kw_only=True):
 
     def due(self, now: Instant, settings: DeciderSettings) -> bool:
         """Tell whether people should hear of it now."""
-        if self.told != (self.state, self.severity):
+        if self.told != (self.state, self.severity, self.note):
             return True
         news = self.exhaustion != self.told_forecast or len(self.also) != self.told_also
         return news and now.since(self.told_at) >= settings.refresh_s
 
     def tell(self, now: Instant) -> Incident:
         """Return the incident as it stands, and remember that it was told."""
-        self.told = (self.state, self.severity)
+        self.told = (self.state, self.severity, self.note)
         self.told_at = now
         self.told_forecast = self.exhaustion
         self.told_also = len(self.also)
@@ -347,13 +356,8 @@ def home_of(
     for case in cases:
         if case.fault != fault or case.scope == scope or not _echoes(suspicion, case):
             continue
-        stuck = any(
-            attempt.outcome not in WORKED
-            for action, attempt in case.attempts.items()
-            if action != "release"
-        )
         settled_s = now.since(case.settled) if case.settled is not None else 0.0
-        if settled_s <= settings.settle_s and not (stuck and scope.kind == "process"):
+        if settled_s <= settings.settle_s and not (case.stuck and scope.kind == "process"):
             return case
     return None
 
@@ -373,7 +377,7 @@ def first_within(
             due = other.state == "acting" or (
                 other.suspicion is not None and is_urgent(other.suspicion, now, settings)
             )
-            if due and _less_room(other, case):
+            if due and not other.stuck and _less_room(other, case):
                 return other
         elif case.suspicion is not None and _echoes(case.suspicion, other):
             return other

@@ -57,12 +57,9 @@ def leak(
     *,
     scope: Scope = LEAK,
     left_s: float = 30.0,
-    score: float = NEAR,
-    widths: tuple[float, ...] = (1.0,),
     near: bool = False,
-    state: SuspicionState = "suspect",
-    boot: str = "b1",
     room_mib: float = 0.0,
+    **changes: object,
 ) -> Suspicion:
     """Return a suspicion of a leak whose early end lies `left_s` after `second`."""
     room = room_mib or left_s * 10
@@ -71,10 +68,10 @@ def leak(
     ]
     if near:
         parts.append(Contribution(signal="near_limit", nats=4.0, text="uses 90 % of its limit"))
-    return Suspicion(
+    suspicion = Suspicion(
         scope=scope,
         time=at(second),
-        state=state,
+        state="suspect",
         source=Source(partition=0, offset=0),
         p_bad={"memory_leak": 0.9},
         since=at(second - 26),
@@ -87,11 +84,12 @@ def leak(
             limit=200 * MIB,
             growth=10 * MIB,
         ),
-        score=score,
-        boot=boot,
-        widths=widths,
+        score=NEAR,
+        boot="b1",
+        widths=(1.0,),
         period_s=1.0,
     )
+    return msgspec.structs.replace(suspicion, **changes)
 
 
 def trouble(
