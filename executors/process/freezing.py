@@ -73,11 +73,12 @@ class Freezing:
                 f"{target.label} was stopped or frozen already, and not by farside: not ours, left "
                 "as it is"
             )
+        end_s = self._clock.monotonic() + self._confirm_s
         change, how = Change(), ""
         found = self._group_for(target, {who.pid for who in members})
         if found is not None:
-            change, how = self._freeze_group(*found, note), f"through {found[1].file}"
-        stopped = self._stop_rest(target, change, foreign, note)
+            change, how = self._freeze_group(target, *found, note), f"through {found[1].file}"
+        stopped = self._stop_rest(target, change, foreign, note, end_s)
         if stopped:
             how = f"{how} and by SIGSTOP" if how else "by SIGSTOP"
         count = len(self._targets.members(target))
@@ -148,7 +149,7 @@ class Freezing:
                 return twin, switch
         return None
 
-    def _freeze_group(self, group: Group, switch: Switch, note: Note) -> Change:
+    def _freeze_group(self, target: Target, group: Group, switch: Switch, note: Note) -> Change:
         change = Change(
             place=group.folder,
             identity=str(group.inode),
@@ -157,15 +158,17 @@ class Freezing:
         )
         note(change)
         self._groups.tree.write_text(f"{group.folder}/{switch.file}", switch.on)
+        strangers = self._groups.pids(group.folder) - self._targets.pids(target)
+        if strangers:
+            raise Unavailable(f"pid {listed(strangers)} came into {group.folder} meanwhile")
         self._wait(lambda: self._is_frozen(group.folder), f"{group.folder} is frozen")
         return change
 
     def _stop_rest(
-        self, target: Target, change: Change, foreign: set[Identity], note: Note
+        self, target: Target, change: Change, foreign: set[Identity], note: Note, end_s: float
     ) -> bool:
         """Stop by signal what no group froze, until no new process appears."""
         before = change.members
-        end_s = self._clock.monotonic() + self._confirm_s
         for _ in range(ROUNDS_MAX):
             known = {*change.members, *(who.text for who in foreign)}
             fresh = {
@@ -186,7 +189,8 @@ class Freezing:
                 self._processes.signal(who, signal.SIGSTOP)
         else:
             raise Unavailable(f"{target.label} starts processes faster than they are stopped")
-        self._wait(lambda: not self._moving(target), f"{target.label} is stopped")
+        left_s = end_s - self._clock.monotonic()
+        self._wait(lambda: not self._moving(target), f"{target.label} is stopped", left_s)
         return change.members != before
 
     def _moving(self, target: Target) -> list[Identity]:
@@ -246,5 +250,6 @@ class Freezing:
             return False
         return self._is_frozen(above)
 
-    def _wait(self, so: Callable[[], bool], what: str) -> None:
-        wait_until(so, self._confirm_s, what=what, every_s=EVERY_S, clock=self._clock)
+    def _wait(self, so: Callable[[], bool], what: str, left_s: float | None = None) -> None:
+        timeout_s = self._confirm_s if left_s is None else max(left_s, 0.0)
+        wait_until(so, timeout_s, what=what, every_s=EVERY_S, clock=self._clock)

@@ -49,6 +49,12 @@ class Stat(NamedTuple):
     comm: str
     state: str
     parent: int
+    threads: int
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it has ended; a main thread may end while others go on."""
+        return self.state in ENDED and self.threads <= 1
 
 
 class Signals(Protocol):
@@ -115,7 +121,7 @@ class Processes:
     def alive(self, who: Identity) -> Stat | None:
         """Return what the kernel says of this very process, None when it has ended."""
         stat = self.stat(who.pid)
-        if stat is None or stat.identity != who or stat.state in ENDED:
+        if stat is None or stat.identity != who or stat.ended:
             return None
         return stat
 
@@ -167,7 +173,8 @@ class Processes:
         fields = tail.split()
         if not pid.isdecimal() or len(fields) < 20:
             return None
-        return Stat(Identity(int(pid), int(fields[19])), comm, fields[0], int(fields[1]))
+        who = Identity(int(pid), int(fields[19]))
+        return Stat(who, comm, fields[0], int(fields[1]), int(fields[17]))
 
 
 def recycled(who: Identity, stat: Stat) -> str:

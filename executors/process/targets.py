@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bus.messages import IsolationCommand
 from executors.base import Context, Refused
 from executors.process.groups import Group, Groups, inside
-from executors.process.processes import ENDED, Identity, Processes, listed, recycled
+from executors.process.processes import Identity, Processes, listed, recycled
 from executors.process.settings import Settings
 from runtime.errors import Unavailable
 from runtime.files import Absent
@@ -146,7 +146,7 @@ class Targets:
     def _spare_ourselves(self, target: Target) -> None:
         own = self._context.pid()
         spared = {1, own, *self._processes.ancestors(own)}
-        pids = self._pids(target)
+        pids = self.pids(target)
         if not spared.isdisjoint(pids):
             raise Refused(
                 f"{target.label} is or holds farside itself, what started it, or process 1 "
@@ -161,7 +161,7 @@ class Targets:
         if target.group is not None:
             if self.owned_path(target.group.path):
                 return ""
-            pids = self._pids(target)
+            pids = self.pids(target)
             if pids and all(self._descends(pid) for pid in pids):
                 return ""
         elif target.who is not None and (
@@ -193,7 +193,8 @@ class Targets:
             return None
         return stat.identity.pid
 
-    def _pids(self, target: Target) -> set[int]:
+    def pids(self, target: Target) -> set[int]:
+        """Return the pids of the target as they are now, those that have ended included."""
         if target.who is not None:
             return {target.who.pid}
         return set() if target.group is None else self._group_pids(target.group)
@@ -208,7 +209,7 @@ class Targets:
         if group is None or not self._groups.same(group.folder, group.inode):
             return set()
         stats = (self._processes.stat(pid) for pid in self._group_pids(group))
-        return {stat.identity for stat in stats if stat is not None and stat.state not in ENDED}
+        return {stat.identity for stat in stats if stat is not None and not stat.ended}
 
 
 def _wanted(command: IsolationCommand, key: str) -> str:

@@ -61,6 +61,10 @@ class Kernel(SysTree):
             for pid in self.read_text(f"{folder}/cgroup.procs").split():
                 self.end(int(pid))
 
+    def main_thread_ends(self, pid: int) -> None:
+        """Let the main thread of a process end while another one goes on."""
+        self._stat(pid, "Z", threads=2)
+
     def end(self, pid: int) -> None:
         """Let a process end."""
         for file in self.path_of(f"/proc/{pid}").rglob("stat"):
@@ -72,9 +76,9 @@ class Kernel(SysTree):
     def path_of(self, path: str) -> Path:
         return Path(self.path(path))
 
-    def _stat(self, pid: int, state: str) -> None:
-        tail = " ".join(["0"] * 17)
-        line = f"{pid} (leak) x) {state} {self.parents[pid]} {tail} 77 0"
+    def _stat(self, pid: int, state: str, threads: int = 1) -> None:
+        between = " ".join(["0"] * 15)
+        line = f"{pid} (leak) x) {state} {self.parents[pid]} {between} {threads} 0 77 0"
         self._put(f"/proc/{pid}/stat", line)
         self._put(f"/proc/{pid}/task/{pid}/stat", line)
 

@@ -53,6 +53,12 @@ def test_reclaim_writes_cgroup_kill_and_sees_the_groups_below_gone_too(kernel: K
     assert [kernel.state(pid) for pid in (501, 502, 503, 601)] == ["", "", "", "S"]
 
 
+def test_a_process_whose_main_thread_alone_ended_is_not_taken_for_gone(kernel: Kernel) -> None:
+    kernel.main_thread_ends(601)
+    verdict = ours(kernel).act(wish(kernel, "reclaim", "/jobs.slice/8"), START)
+    assert (verdict.outcome, kernel.state(601)) == ("done", "")
+
+
 def test_throttling_lowers_cpu_max_and_puts_it_back(kernel: Kernel) -> None:
     acting = ours(kernel, throttle_percent=25)
     assert acting.act(wish(kernel, "throttle"), START).outcome == "done"
