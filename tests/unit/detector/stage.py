@@ -23,6 +23,7 @@ from bus.messages import (
     Suspicion,
     SuspicionState,
     Watermark,
+    Wire,
 )
 from bus.topics import DIRECTIVES, INVENTORY, REPORTS, SUSPICIONS
 from bus.transport import Envelope
@@ -44,7 +45,7 @@ GROWS = {
 }
 ONE_WIDTH = 1.09
 NEAR = 5.09
-T = TypeVar("T", bound=Message)
+T = TypeVar("T", bound=Wire)
 
 
 def at(second: float) -> Instant:
@@ -228,7 +229,7 @@ class Stage:
 
 def kept(outputs: Sequence[Output], kind: type[T], topic: str = "") -> list[T]:
     """Return the messages of one type, each once (commands and refusals go to the audit too)."""
-    found = []
+    found: list[T] = []
     for output in outputs:
         wanted = not topic or output.topic == topic
         if isinstance(output.message, kind) and wanted and output.message not in found:

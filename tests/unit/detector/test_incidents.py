@@ -90,6 +90,14 @@ def test_a_score_between_the_bars_keeps_an_incident_open() -> None:
     assert states(stage) == ["open"]
 
 
+def test_repeated_word_of_calm_does_not_put_the_closing_off() -> None:
+    stage = Stage()
+    stage.show(10, leak(10, left_s=9000))
+    for second in range(20, 640, 20):
+        stage.show(second, leak(second, left_s=9000, score=0.4, widths=()))
+    assert states(stage) == ["open", "closed"]
+
+
 def test_calm_begins_anew_when_the_trouble_comes_back() -> None:
     stage = Stage()
     stage.show(10, leak(10, left_s=9000))

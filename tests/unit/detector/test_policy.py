@@ -150,6 +150,12 @@ def test_being_near_its_limit_allows_ending_one_poll_before_it() -> None:
     assert (early, actions(stage)) == ([], ["reclaim"])
 
 
+def test_one_poll_before_the_limit_ending_still_needs_its_own_state_to_say_so() -> None:
+    stage = Stage(END)
+    stage.show(10, leak(10, left_s=0.5))
+    assert actions(stage) == []
+
+
 @pytest.mark.parametrize("outcome", ["refused", "failed", "expired"])
 def test_ending_follows_where_freezing_was_not_possible(outcome: str) -> None:
     stage = Stage(BOTH)
@@ -163,7 +169,7 @@ def test_ending_follows_where_freezing_was_not_possible(outcome: str) -> None:
 
 
 def test_what_failed_is_in_the_sentence_and_is_tried_again_a_few_times() -> None:
-    stage = Stage(FREEZE, DeciderSettings(cooldown_s=5.0))
+    stage = Stage(FREEZE, DeciderSettings(cooldown_s=5.0, burst=50))
     for second in range(10, 60):
         stage.show(second, leak(second, left_s=1))
         commands = kept(stage.said, IsolationCommand)
@@ -336,6 +342,19 @@ def test_a_person_releases_what_is_held(scope: Scope) -> None:
     assert kept(stage.said, Incident)[-1].state == "probation"
 
 
+def test_what_a_person_released_is_left_alone_for_a_while() -> None:
+    stage = Stage(FREEZE)
+    stage.show(10, leak(10, left_s=3))
+    stage.report(only(stage.said, IsolationCommand), second=11)
+    stage.pass_to(300)
+    stage.order(order("release", LEAK))
+    stage.report(kept(stage.said, IsolationCommand)[-1], second=301)
+    stage.show(310, leak(310, left_s=1))
+    early = actions(stage)
+    stage.show(361, leak(361, left_s=1))
+    assert (early, actions(stage)) == (["freeze", "release"], ["freeze", "release", "freeze"])
+
+
 def test_releasing_what_is_not_held_is_refused() -> None:
     stage = Stage(FREEZE)
     stage.order(order("release", LEAK))
@@ -399,6 +418,15 @@ def test_an_answer_that_comes_late_still_counts() -> None:
     stage.pass_to(31)
     stage.report(only(stage.said, IsolationCommand), second=32)
     assert kept(stage.said, Incident)[-1].state == "contained"
+
+
+def test_a_late_answer_belongs_to_the_try_that_missed_it() -> None:
+    stage = Stage(FREEZE, DeciderSettings(tries_max=2))
+    stage.show(10, leak(10, left_s=3))
+    stage.pass_to(31)
+    stage.report(only(stage.said, IsolationCommand), "failed", second=32)
+    stage.show(100, leak(100, left_s=3))
+    assert actions(stage) == ["freeze", "freeze"]
 
 
 def test_in_a_replay_without_reports_no_answer_is_missed() -> None:
