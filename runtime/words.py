@@ -118,7 +118,9 @@ def _short_text(duration_s: float) -> str:
         return "0 s"
     if duration_s < 0.0005:
         return "under 1 ms"
-    return f"{duration_s * 1000:.0f} ms" if duration_s < 0.0995 else f"{duration_s:.1f} s"
+    if duration_s < 0.0995:
+        return f"{duration_s * 1000:.0f} ms"
+    return f"{duration_s:.1f}".removesuffix(".0") + " s"
 
 
 def plain_text(text: str, chars_max: int = 2000) -> str:

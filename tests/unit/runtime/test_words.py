@@ -62,6 +62,8 @@ def test_a_growth_is_told_per_second_or_in_a_span_in_which_it_matters(
         (0.0001, "under 1 ms"),
         (0.004, "4 ms"),
         (0.4, "0.4 s"),
+        (1.0, "1 s"),
+        (1.5, "1.5 s"),
         (7.3, "7 s"),
         (119.4, "119 s"),
         (119.6, "2 min"),
