@@ -222,6 +222,7 @@ class Decider:
 
     def _judge(self) -> None:
         """Decide about every case, the most urgent first, the narrower of two before the wider."""
+        shared = {fault: self._common(fault) for fault in self._state.ledger.positives}
         held = [case.scope for case in self._state.every_case() if case.held_until is not None]
         waiting = [
             (self._left_s(case), _NARROW_FIRST.get(case.scope.kind, 2), case.id, case)
@@ -232,7 +233,8 @@ class Decider:
             suspicion = case.judged_on()
             if suspicion is None or not self._state.covered(suspicion):
                 continue
-            decision = policy.decide(case, self._view(case, left, held), self._settings)
+            view = self._view(case, left, held, shared.get(case.fault, ""))
+            decision = policy.decide(case, view, self._settings)
             if decision is None:
                 continue
             if isinstance(decision.message, IsolationCommand):
@@ -256,7 +258,7 @@ class Decider:
         now = self._state.now
         return min((left_s(suspicion, now) for suspicion in own + around), default=math.inf)
 
-    def _view(self, case: Case, left: float, held: Sequence[Scope]) -> policy.View:
+    def _view(self, case: Case, left: float, held: Sequence[Scope], shared: str) -> policy.View:
         state, settings = self._state, self._settings
         node = state.nodes.get(case.scope.node)
         pool = node.pool if node is not None else DEFAULT_POOL
@@ -267,7 +269,7 @@ class Decider:
             rule=self._act.get(case.fault, {}).get(pool),
             executors=self._executors,
             stopped=state.stopped,
-            shared=self._common(case.fault),
+            shared=shared,
             within=first_within(case, state.cases_of(case.scope.node), state.now, settings),
             held=held,
             known_nodes=len(state.nodes),
