@@ -215,13 +215,7 @@ class Freezing:
         return ""
 
     def _resume(self, members: Iterable[Identity]) -> None:
-        waiting = [
-            who
-            for who in members
-            if self._processes.alive(who)
-            and self._processes.stopped(who)
-            and self._processes.signal(who, signal.SIGCONT)
-        ]
+        waiting = [who for who in members if self._processes.signal(who, signal.SIGCONT)]
         self._wait(
             lambda: (
                 not any(

@@ -126,16 +126,34 @@ class Processes:
         return stat
 
     def stopped(self, who: Identity) -> bool:
-        """Tell whether every thread of the process is stopped by a signal (or has ended)."""
+        """Tell whether a signal keeps every thread of the process from running (or it has ended).
+
+        A thread in uninterruptible sleep counts when the stop waits for it: it runs no instruction
+        of its own any more. So waits a parent in vfork(2) for a child that was stopped first.
+        """
         if self.alive(who) is None:
             return True
         try:
             tasks = self.tree.listdir(f"/proc/{who.pid}/task")
         except Unavailable:
             return True
-        stats = [self._stat(f"/proc/{who.pid}/task/{task}/stat") for task in tasks]
-        quiet = STOPPED | ENDED
-        return all(stat is None or stat.state in quiet for stat in stats)
+        stats = (self._stat(f"/proc/{who.pid}/task/{task}/stat") for task in tasks)
+        states = {stat.state for stat in stats if stat is not None} - ENDED
+        if not states - STOPPED:
+            return True
+        asleep = states - STOPPED == {"D"}
+        return asleep and (bool(states & STOPPED) or self._stop_waits(who))
+
+    def _stop_waits(self, who: Identity) -> bool:
+        """Tell whether SIGSTOP was sent to the process and is not taken yet."""
+        try:
+            text = self.tree.read_text(f"/proc/{who.pid}/status")
+        except Unavailable:
+            return False
+        lines = (line.split() for line in text.splitlines())
+        pending = {line[0]: line[1] for line in lines if len(line) == 2}
+        waiting = int(pending.get("ShdPnd:", "0"), 16) | int(pending.get("SigPnd:", "0"), 16)
+        return bool(waiting >> (signal.SIGSTOP - 1) & 1)
 
     def ancestors(self, pid: int) -> list[int]:
         """Return the parent of a process, its parent and so on, as they are now."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,28 @@ def test_reclaim_ends_the_child_alone_and_a_second_one_finds_nothing_to_end(
         assert child.running.wait(SOON_S) == -signal.SIGKILL
         assert acting.act(wish("reclaim", child, "c2"), CLOCK.now()).outcome == "already"
         assert other.answers()
+
+
+def test_a_child_that_waits_in_vfork_counts_as_frozen_and_goes_on_when_lifted(
+    tmp_path: Path,
+) -> None:
+    # posix_spawn is a vfork: the parent sleeps uninterruptibly until the child has opened the pipe
+    # and becomes another program.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    spawn = f"os.posix_spawn('/bin/true', ['true'], {{}}, file_actions=[(0, 0, '{pipe}', 0, 0)])"
+    child = Child([sys.executable, "-c", f"import os; {spawn}; print('went on', flush=True)"])
+    try:
+        wait_until(lambda: child.state() == "D", SOON_S)
+        acting = ours(tmp_path)
+        assert acting.act(wish("freeze", child), CLOCK.now()).outcome == "done"
+        pipe.write_text("")
+        wait_until(lambda: child.state() == "T", SOON_S)
+        acting.lift("c1", CLOCK.now())
+        assert next(child.running.lines()) == "went on"
+    finally:
+        child.running.kill()
+        child.running.stop()
 
 
 def test_release_lets_go_what_is_held_on_the_scope(tmp_path: Path) -> None:
