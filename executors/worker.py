@@ -100,7 +100,7 @@ class ExecutorWorker:
         past: Source | None = None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """Carry out what is addressed to `executors` by name; `beat` is called once a turn."""
+        """Carry out what is addressed to `executors` by name; `beat` shows life."""
         self._executors = dict(executors)
         self._rehearsal = DryRun(Ledger(None))
         self._source = source
@@ -235,6 +235,7 @@ class ExecutorWorker:
         """Answer an incident's commands in order, until one must be tried again later."""
         queue = self._waiting[incident]
         while queue:
+            self._beat()
             waiting = queue[0]
             verdict = self._judge(waiting, now)
             if verdict is None:

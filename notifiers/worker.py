@@ -91,7 +91,7 @@ class NotifierWorker:
         past: Source | None = None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """Tell through `notifier`; `beat` is called once a turn."""
+        """Tell through `notifier`; `beat` shows life."""
         self.name = f"notifier-{notifier.name}"
         self._notifier = notifier
         self._source = source
@@ -205,6 +205,7 @@ class NotifierWorker:
         """Tell an incident's notices in order, until one must be tried again later."""
         queue = self._waiting[incident]
         while queue:
+            self._beat()
             waiting = queue[0]
             if self._clock.monotonic() < waiting.due_s or not self._tried(waiting, now):
                 return
