@@ -149,8 +149,8 @@ class Screen:
 
     def _header(self, snapshot: Snapshot, width: int) -> RenderableType:
         about = snapshot.about
-        left = Text("farside", style="bold", no_wrap=True)
-        left.append(self._plain(f"  {about.host}"), style="bold")
+        left = Text(no_wrap=True)
+        left.append(self._plain(f"farside  {about.host}"), style="bold")
         if snapshot.since is not None:
             ran = duration_text(max(snapshot.time.since(snapshot.since), 0))
             left.append(self._plain(f"  running for {ran}"), style="default")
@@ -170,8 +170,8 @@ class Screen:
         return Group(*lines)
 
     def _labelled(self, label: str, text: str, style: str, width: int) -> Text:
-        line = Text(f"{label:<9}", style="dim", no_wrap=True, overflow="ellipsis")
-        line.append(self._plain(text), style=style)
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{label:<9}", style="dim").append(self._plain(text), style=style)
         line.truncate(width, overflow="ellipsis")
         return line
 
@@ -240,7 +240,8 @@ class Screen:
         if row.used is None or not row.limit:
             return Text()
         filled = min(max(round(width * row.used / row.limit), 0), width)
-        bar = self._text("\u2501" * filled, colour)
+        bar = Text()
+        bar.append(self._plain("\u2501" * filled), style=colour)
         bar.append(self._plain("\u2500" * (width - filled)), style="dim")
         return bar
 
@@ -258,7 +259,8 @@ class Screen:
             yield grid
 
     def _event(self, event: Event) -> Text:
-        line = Text(f"{clock_text(event.time)} ", style="dim", no_wrap=True, overflow="ellipsis")
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{clock_text(event.time)} ", style="dim")
         line.append(f"{event.kind:<10} ", style=_LEVELS[event.level])
         line.append(self._plain(event.text), style="default")
         return line
