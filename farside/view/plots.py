@@ -63,7 +63,7 @@ def time_ticks(low_ns: float, high_ns: float, count_max: int = 8) -> list[Tick]:
 
 def _moment(at_ns: int, step_s: int) -> str:
     whole = Instant(at_ns).text()
-    if step_s >= 86_400:
+    if step_s >= 86_400 or (step_s >= 3600 and whole[11:16] == "00:00"):
         return whole[:10]
     return whole[11:16] if step_s >= 60 else whole[11:19]
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, OverflowMethod, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -30,6 +30,8 @@ WIDE = 104  # columns from which kind, page cache and a longer forecast have roo
 WIDEST = 132  # and from which the growth over 30 s has, too
 EVENTS_SHOWN = 8
 ROWS_MIN = 7
+INCIDENT_INDENT = 10
+NARROW = 76  # columns below which there is no bar
 _COLOURS: dict[str, str] = {
     "healthy": "green",
     "suspect": "yellow",
@@ -74,6 +76,8 @@ class Screen:
         self._console = console or Console(highlight=False)
         self._clock = clock or SystemClock()
         self._full = full
+        # Rich's own mark for what was cut off is no ASCII letter.
+        self._cut: OverflowMethod = "crop" if self._console.options.ascii_only else "ellipsis"
 
     @property
     def redraws(self) -> bool:
@@ -127,7 +131,7 @@ class Screen:
     def render(self, snapshot: Snapshot) -> RenderableType:
         """Return one picture of the console's size."""
         width, height = self._console.size
-        room = share_room(snapshot, height - 1)
+        room = share_room(snapshot, width, height - 1)
         parts: list[RenderableType] = [
             self._header(snapshot, width),
             Text(),
@@ -139,7 +143,7 @@ class Screen:
             trouble = f"{ill} of them in trouble" if ill else "none of them in trouble"
             parts.append(self._text(f"\u2026 and {hidden} more, {trouble}", "dim"))
         if room.incidents:
-            parts += [Text(), *self._incidents(snapshot.incidents[: room.incidents])]
+            parts += [Text(), *self._incidents(snapshot.incidents[: room.incidents], width)]
         if room.events:
             events = snapshot.events[-room.events :]
             parts += [Text(), *(self._event(event) for event in events)]
@@ -170,9 +174,9 @@ class Screen:
         return Group(*lines)
 
     def _labelled(self, label: str, text: str, style: str, width: int) -> Text:
-        line = Text(no_wrap=True, overflow="ellipsis")
+        line = Text(no_wrap=True, overflow=self._cut)
         line.append(f"{label:<9}", style="dim").append(self._plain(text), style=style)
-        line.truncate(width, overflow="ellipsis")
+        line.truncate(width, overflow=self._cut)
         return line
 
     def _table(self, snapshot: Snapshot, rows: int, width: int) -> Table:
@@ -181,11 +185,12 @@ class Screen:
         table = Table(
             box=None, pad_edge=False, expand=True, header_style="dim", padding=(0, 1, 0, 0)
         )
-        table.add_column("scope", no_wrap=True, ratio=3, min_width=12, overflow="ellipsis")
+        table.add_column("scope", no_wrap=True, ratio=3, min_width=12, overflow=self._cut)
         if wide:
             table.add_column("kind", no_wrap=True, width=9)
         table.add_column("used", justify="right", no_wrap=True, width=8)
-        table.add_column("", no_wrap=True, width=bar)
+        if width >= NARROW:
+            table.add_column("", no_wrap=True, width=bar)
         table.add_column("limit", no_wrap=True, width=8)
         table.add_column(
             "growth 5 s" if wide else "growth", justify="right", no_wrap=True, width=10
@@ -196,7 +201,10 @@ class Screen:
             table.add_column("file cache", justify="right", no_wrap=True, width=10)
         table.add_column("health", no_wrap=True, width=9)
         table.add_column(
-            "limit met in", no_wrap=True, width=22 if wide else 16, overflow="ellipsis"
+            "limit met in" if width >= NARROW else "limit in",
+            no_wrap=True,
+            width=_ahead_width(width),
+            overflow=self._cut,
         )
         for row in snapshot.rows[:rows]:
             table.add_row(*self._cells(row, snapshot.time, bar, width))
@@ -210,18 +218,16 @@ class Screen:
         cells = [name]
         if wide:
             cells.append(self._text(row.scope.kind, "dim"))
-        cells += [
-            self._size(row.used),
-            self._bar(row, bar, colour),
-            self._size(row.limit),
-            self._rate(row.growth_5s),
-        ]
+        cells.append(self._size(row.used))
+        if width >= NARROW:
+            cells.append(self._bar(row, bar, colour))
+        cells += [self._size(row.limit), self._rate(row.growth_5s)]
         if width >= WIDEST:
             cells.append(self._rate(row.growth_30s))
         if wide:
             cells.append(self._size(row.file_bytes))
         cells.append(self._text(row.health, colour))
-        ahead = ahead_text(row, now, 22 if wide else 16)
+        ahead = ahead_text(row, now, _ahead_width(width))
         cells.append(self._text(ahead or row.note, "bold" if ahead else "dim"))
         return cells
 
@@ -245,7 +251,8 @@ class Screen:
         bar.append(self._plain("\u2500" * (width - filled)), style="dim")
         return bar
 
-    def _incidents(self, incidents: Iterable[IncidentLine]) -> Iterator[RenderableType]:
+    def _incidents(self, incidents: Iterable[IncidentLine], width: int) -> Iterator[RenderableType]:
+        fits = 3 * max(width - INCIDENT_INDENT, 20)
         for one in incidents:
             done = one.state in {"contained", "probation", "closed"}
             style = "bold cyan" if done else _LEVELS[one.severity]
@@ -254,12 +261,12 @@ class Screen:
             grid.add_column(ratio=1)
             grid.add_row(
                 self._text(one.state, style),
-                self._text(one.sentence or one.scope.label, "default" if done else "bold"),
+                self._text((one.sentence or one.scope.label)[:fits], "default" if done else "bold"),
             )
             yield grid
 
     def _event(self, event: Event) -> Text:
-        line = Text(no_wrap=True, overflow="ellipsis")
+        line = Text(no_wrap=True, overflow=self._cut)
         line.append(f"{clock_text(event.time)} ", style="dim")
         line.append(f"{event.kind:<10} ", style=_LEVELS[event.level])
         line.append(self._plain(event.text), style="default")
@@ -286,20 +293,31 @@ class Screen:
         return show
 
 
-def share_room(snapshot: Snapshot, height: int) -> Room:
+def share_room(snapshot: Snapshot, width: int, height: int) -> Room:
     """Return how many rows, incidents and events fit into `height` lines.
 
-    Rows in trouble come first, then incidents, then the newest events, then the other rows.
+    A few rows come first, then incidents, then the newest events, then the other rows.
     """
     header = 3 if snapshot.about.acting is not None else 2
     left = height - header - 3  # a blank, the table's head, "and n more"
-    rows = min(len(snapshot.rows), ROWS_MIN)
     incidents = min(len(snapshot.incidents), 3)
-    left -= rows + (1 + 2 * incidents if incidents else 0)
+    room = max(width - INCIDENT_INDENT, 20)
+    told = [-(-min(len(one.sentence), 3 * room) // room) for one in snapshot.incidents[:incidents]]
+    while incidents and left - 1 - sum(told[:incidents]) < 2:
+        incidents -= 1
+    left -= 1 + sum(told[:incidents]) if incidents else 0
+    rows = max(min(len(snapshot.rows), ROWS_MIN, left), 0)
+    left -= rows
     events = max(min(len(snapshot.events), EVENTS_SHOWN, left - 1), 0)
     left -= 1 + events if events else 0
     rows += max(min(left, len(snapshot.rows) - rows), 0)
     return Room(rows, incidents, events)
+
+
+def _ahead_width(width: int) -> int:
+    if width >= WIDE:
+        return 22
+    return 16 if width >= NARROW else 9
 
 
 def ahead_text(row: Row, now: Instant, width: int) -> str:
