@@ -113,7 +113,11 @@ class Fusion:
             self._touched[scope] = None
 
     def expire(self, now_ns: int) -> None:
-        """Drop what has outlived its time."""
+        """Drop what has outlived its time, and see to it that what lasts is told again."""
+        refresh_ns = self._settings.refresh_s * 1e9
+        for scope, told in self._told.items():
+            if told.state != "healthy" and now_ns - told.time_ns >= refresh_ns:
+                self._touched[scope] = None
         for scope, voices in self._evidence.items():
             for voice in [v for v, said in voices.items() if 0 < said.until_ns <= now_ns]:
                 del voices[voice]

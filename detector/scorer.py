@@ -191,6 +191,7 @@ class Scorer:
     # --- what happens as time goes on ----------------------------------------------------------
 
     def _close_frames(self, envelope: Envelope, outputs: list[Output]) -> None:
+        closed = self._frames.closed
         while (number := self._frames.due(self._now_ns)) is not None:
             overdue = self._frames.waiting > 0
             for frame in self._frames.close(number):
@@ -199,6 +200,9 @@ class Scorer:
                 self._tell(frame.newest_ns, envelope, outputs)
             if overdue:
                 self._give_up_missing(number)
+        if self._frames.closed > closed:
+            # Time reaches the decider with each frame, so that an urgent act need not wait.
+            self._mark(envelope, outputs)
 
     def _give_up_missing(self, number: int) -> None:
         """What has not come until its frame closed by lateness will not be waited for again."""
@@ -223,19 +227,18 @@ class Scorer:
             self._columns.retire(self._now_ns / 1e9, self._fusion)
         self._tell(self._now_ns, envelope, outputs)
         self._close_frames(envelope, outputs)
+        self._mark(envelope, outputs)
+
+    def _mark(self, envelope: Envelope, outputs: list[Output]) -> None:
         period_ns = round(self._settings.frames.period_s * NANOSECONDS)
-        outputs.append(
-            Output(
-                SUSPICIONS,
-                self.cell,
-                Watermark(
-                    cell=self.cell,
-                    time=Instant(max(self._frames.closed + 1, 0) * period_ns),
-                    head_time=Instant(self._now_ns),
-                    source=_place(envelope),
-                ),
-            ),
+        mark = Watermark(
+            cell=self.cell,
+            time=Instant(max(self._frames.closed + 1, 0) * period_ns),
+            head_time=Instant(self._now_ns),
+            source=_place(envelope),
         )
+        if not outputs or outputs[-1].message != mark:
+            outputs.append(Output(SUSPICIONS, self.cell, mark))
 
     def _judged_until_s(self) -> float:
         """Return up to when all has been judged that will ever be (frames wait for slow nodes)."""
@@ -322,6 +325,9 @@ class Scorer:
         arrays = self._columns.save()
         arrays |= {f"silence.{name}": column for name, column in self._silence.save().items()}
         return msgspec.msgpack.encode(plain, enc_hook=int), arrays
+
+    def forget_places(self) -> None:
+        """Know that the log was begun anew: nothing here depends on its offsets."""
 
     def load(self, plain: bytes, arrays: dict[str, NDArray[Any]]) -> None:
         """Become the saved state; ValueError where it is another cell's or another form."""

@@ -41,6 +41,10 @@ class Core(Protocol):
         """Become saved state; ValueError where it does not fit."""
 
 
+    def forget_places(self) -> None:
+        """Know that the log was begun anew, so that its offsets start again."""
+
+
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """poll_max: records a turn; save_s: between two saves; retry_s: pause after a failure."""
 
@@ -186,9 +190,12 @@ class CoreWorker:
         except (ValueError, KeyError) as error:
             log.warning("checkpoint", worker=self.name, why=f"it does not fit: {error}")
             return
-        if found.header.log == self._source.log():
+        same_log = found.header.log == self._source.log()
+        if same_log:
             self._source.seek(found.header.places())
-        log.info("restored", worker=self.name, same_log=found.header.log == self._source.log())
+        else:
+            self._core.forget_places()
+        log.info("restored", worker=self.name, same_log=same_log)
 
     def save(self) -> None:
         """Save state and next offsets; a failure is told once and tried again later."""

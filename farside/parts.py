@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 import msgspec
-from detector.decider import Decider, DeciderSettings
 
 from bus.signals import catalogue
 from detector.checkpoint import fingerprint
+from detector.decider import Decider
+from detector.deciding import DeciderSettings
 from detector.scorer import Scorer
 from detector.settings import ModelSettings, ScorerSettings
 from farside.settings import EXECUTORS, Settings, chosen
@@ -36,10 +37,13 @@ class Parts:
         name = cell if partition == 0 else f"{cell}-{partition}"
         return Scorer(self.scoring, self.models, catalogue(), name)
 
-    def decider(self, *, dry_run: bool = False) -> Decider:
-        """Return a fresh decider; with `dry_run` every command is one."""
+    def decider(self, *, rehearsed: bool = False) -> Decider:
+        """Return a fresh decider; `rehearsed`: every command is a dry run and nobody answers."""
+        settings = self.deciding
+        if rehearsed:
+            settings = msgspec.structs.replace(settings, dry_run=True)
         executors = tuple(chosen(self.settings.execute, EXECUTORS))
-        return Decider(self.deciding, self.settings.act, executors, dry_run=dry_run)
+        return Decider(settings, self.settings.act, executors=executors, answers=not rehearsed)
 
     def fingerprint(self) -> str:
         """Return what shapes the scorer's state: other models or signals can't go on with it."""

@@ -6,8 +6,6 @@ cell whose telemetry is there, incidents, commands) is worked out anew, not beli
 
 from collections.abc import Iterator
 
-from detector.decider import Decider
-
 from bus.messages import (
     ExecutionReport,
     Incident,
@@ -22,6 +20,7 @@ from bus.messages import (
 )
 from bus.topics import DIRECTIVES, INVENTORY, REPORTS, SUSPICIONS, TELEMETRY
 from bus.transport import Envelope
+from detector.decider import Decider
 from detector.outputs import Output
 from detector.scorer import Scorer
 from farside.parts import Parts
@@ -35,7 +34,7 @@ class Replay:
     def __init__(self, parts: Parts, *, answered: bool) -> None:
         """Begin with fresh state."""
         self._parts = parts
-        self._decider: Decider = parts.decider(dry_run=not answered)
+        self._decider: Decider = parts.decider(rehearsed=not answered)
         self._answered = answered
         self._scorers: dict[int, Scorer] = {}
         self._offset = 0

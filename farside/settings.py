@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from bus.messages import Action
+from detector.deciding import ActRules
 from runtime.errors import Misconfigured
 from runtime.settings import Table
 
@@ -68,13 +68,6 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9820
 
 
-class ActRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[act.CLASS.POOL]`: what may be done about a fault in a pool; absent means nothing."""
-
-    actions: tuple[Action, ...]
-    dry_run: bool = False
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that one file says."""
 
@@ -85,7 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     models: dict[str, Table] = {}
     detect: Table = Table()
     decide: Table = Table()
-    act: dict[str, dict[str, ActRule]] = {}
+    act: ActRules = {}
     execute: dict[str, Table] = {}
     notify: dict[str, Table] = {}
     http: HttpSettings = HttpSettings()

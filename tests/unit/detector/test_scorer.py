@@ -272,10 +272,11 @@ def _later(message: object, by_s: float) -> object:
 
 
 class TestTime:
-    def test_watermarks_come_once_a_second_and_tell_how_far_the_cell_is_judged(self) -> None:
+    def test_watermarks_come_at_least_once_a_second_and_tell_how_far_the_cell_is_judged(self) -> None:
         outputs = scorer().step(envelopes(run_of([Node()], 10.0)))
         marks = [one.message for one in outputs if isinstance(one.message, Watermark)]
-        assert len(marks) == 10
+        seconds = {mark.head_time // 10**9 for mark in marks}
+        assert len(seconds) == 10
         assert marks[-1].time.since(BEGIN) == 10.0
 
     def test_a_slow_node_holds_a_frame_up_only_as_long_as_lateness_allows(self) -> None:
@@ -289,7 +290,7 @@ class TestTime:
         node = Node(
             extra=lambda at: [
                 Sample("collector_success", "memory", 1.0),
-                Sample("collector_success", "disk", 0.0 if 5.0 < at < 20.0 else 1.0),
+                Sample("collector_success", "disk", 0.0 if 5.0 < at < 12.0 else 1.0),
             ]
         )
         found = suspicions(scorer().step(envelopes(run_of([node], 30.0))))

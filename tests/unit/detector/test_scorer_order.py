@@ -45,9 +45,12 @@ def judged(outputs: list[Output]) -> list[Suspicion]:
 
 
 def essence(outputs: list[Output]) -> set[tuple[object, ...]]:
-    """What a suspicion says, without its place in the log and without repeated tellings."""
+    """What a suspicion says, without its place in the log.
+
+    What lasts is told again by the log's time, so of that the moment of telling does not count.
+    """
     return {
-        (one.scope, one.state, one.time, round(one.score, 6), one.since, one.exhaustion)
+        (one.scope, one.state, one.exhaustion and one.time, round(one.score, 6), one.since, one.exhaustion)
         for one in judged(outputs)
     }
 
