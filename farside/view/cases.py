@@ -17,7 +17,7 @@ from bus.messages import (
     Suspicion,
     SuspicionState,
 )
-from farside.view.events import DONE_WORDS, forecast_words
+from farside.view.events import forecast_words, is_dry, outcome_words
 from farside.view.snapshot import Level
 from farside.view.things import Curve, Thing, short_names
 from runtime.clock import Instant, nanoseconds
@@ -95,16 +95,12 @@ class Case:
 
     @property
     def done(self) -> ExecutionReport | None:
-        """Return the report that says that the act was carried out."""
+        """Return the report that says that the act was carried out; a dry run is none."""
         act = self.act
-        return next(
-            (
-                one
-                for one in self.reports
-                if act and one.command == act.id and one.outcome in {"done", "already"}
-            ),
-            None,
-        )
+        if act is None or is_dry(act):
+            return None
+        told = self.report_on(act)
+        return next((one for one in told if one.outcome in {"done", "already"}), None)
 
     @property
     def decisive(self) -> Suspicion | None:
@@ -166,7 +162,7 @@ def _decided(case: Case) -> list[Moment]:
             found.append(Moment(one.updated or one.opened, "incident", text, level, mark))
     for wish in case.wishes:
         mark = "command" if wish == case.act else ""
-        dry = ", as a dry run" if wish.dry_run else ""
+        dry = ", as a dry run" if is_dry(wish) else ""
         text = f"{wish.action} is ordered{dry}: {wish.reason}"
         found.append(Moment(wish.issued, "command", text, "info", mark))
         for report in case.report_on(wish):
@@ -180,10 +176,11 @@ def _decided(case: Case) -> list[Moment]:
 
 def _report(wish: IsolationCommand, report: ExecutionReport, case: Case) -> Moment:
     done = report.outcome in {"done", "already"}
-    word = DONE_WORDS.get(wish.action, wish.action) if done else f"{wish.action} {report.outcome}"
+    word = outcome_words(wish, report)
     text = f"{word}: {report.detail}" if report.detail else word
     mark = word if report == case.done or not done else ""
-    return Moment(report.finished, "report", text, "good" if done else "warning", mark)
+    level: Level = ("info" if is_dry(wish) else "good") if done else "warning"
+    return Moment(report.finished, "report", text, level, mark)
 
 
 def _told(case: Case) -> list[Moment]:
@@ -200,7 +197,8 @@ def lead_words(case: Case, truth: Truth | None) -> tuple[str, str]:
     """Return (figure, what it is) of how long before the limit the act was carried out."""
     done, decisive = case.done, case.decisive
     if done is None:
-        return "none", "nothing was carried out"
+        dry = case.act is not None and is_dry(case.act)
+        return "none", "as a dry run: nothing was done" if dry else "nothing was carried out"
     if truth is not None:
         lead_s = truth.limit_time.since(done.finished)
         return duration_text(lead_s), "before it would have met its limit"
@@ -279,7 +277,7 @@ class CaseFile:
         return Case(
             incident=self.incident,
             history=tuple(self.history),
-            suspicions=tuple(self.thing.suspicions),
+            suspicions=self._suspicions(),
             commands=tuple(self.commands.values()),
             reports=tuple(self.reports.values()),
             refusals=tuple(self.refusals.values()),
@@ -288,6 +286,15 @@ class CaseFile:
             neighbours=tuple(one.curve(names[one.scope]) for one in beside if one is not node),
             node=node.curve(names[node.scope]) if node else None,
         )
+
+    def _suspicions(self) -> tuple[Suspicion, ...]:
+        """Return the suspicions that led to this incident and came while it was open."""
+        opened = self.history[0].opened
+        until = (self.incident.updated or opened) if self.closed else None
+        told = self.thing.suspicions
+        calm = [i for i, one in enumerate(told) if one.state == "healthy" and one.time < opened]
+        since = calm[-1] + 1 if calm else 0
+        return tuple(one for one in told[since:] if until is None or one.time <= until)
 
     def _signal(self, own: Thing) -> str | None:
         """Return the signal that the incident is about, of those that were read."""

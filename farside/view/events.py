@@ -36,6 +36,21 @@ DONE_WORDS = {
 _LOG_LEVELS: dict[str, Level] = {"warning": "warning", "error": "warning", "fatal": "critical"}
 
 
+def is_dry(command: IsolationCommand) -> bool:
+    """Tell whether a command changes nothing, whatever is reported of it."""
+    return command.dry_run or command.executor == "dry_run"
+
+
+def outcome_words(command: IsolationCommand | None, report: ExecutionReport) -> str:
+    """Return what became of a command: "frozen", "freeze failed", "freeze, as a dry run"."""
+    action = command.action if command else "command"
+    if report.outcome not in {"done", "already"}:
+        return f"{action} {report.outcome}"
+    if command is not None and is_dry(command):
+        return f"{action}, as a dry run"
+    return DONE_WORDS.get(action, action)
+
+
 def forecast_words(suspicion: Suspicion) -> str:
     """Return when the limit will be met, seen from the suspicion: "in 7 s (6-9 s)"."""
     end = suspicion.exhaustion
@@ -87,12 +102,11 @@ def report_event(
 ) -> Event:
     """Return the line for a report, in the words of the command that it answers."""
     incident = command.incident if command else ""
-    done = report.outcome in {"done", "already"}
-    action = command.action if command else "command"
-    word = DONE_WORDS.get(action, action) if done else f"{action} {report.outcome}"
+    word = outcome_words(command, report)
     head = f"{name}: {word}" if name else word
     text = f"{head} \u2013 {report.detail}" if report.detail else head
-    level: Level = "good" if done else "warning"
+    done = report.outcome in {"done", "already"}
+    level: Level = ("info" if command and is_dry(command) else "good") if done else "warning"
     return _event(report.finished, "report", text, level, scope=name, incident=incident)
 
 
@@ -132,7 +146,7 @@ def _incident(message: Incident) -> Event:
 def _decision(message: IsolationCommand | Proposal | Refusal, name: str) -> Event:
     match message:
         case IsolationCommand():
-            dry = " (dry run)" if message.dry_run else ""
+            dry = " (dry run)" if is_dry(message) else ""
             text = f"{message.action} {name}{dry} \u2013 {message.reason}"
             return _event(
                 message.issued, "command", text, "info", scope=name, incident=message.incident

@@ -30,6 +30,7 @@ from runtime.clock import nanoseconds
 AHEAD_S = 60.0  # a reading from farther in the future than this is a broken clock's
 TIDY_S = 5.0
 EVENTS_MAX = 400
+ENOUGH = 3  # neighbours of the same sort, so that others need not be shown
 
 
 class Known:
@@ -179,7 +180,7 @@ class Known:
         oldest_ns = self.now_ns - self._window_ns
         held = {case.thing.key for case in self.cases.values()}
         for key, thing in list(self.things.items()):
-            thing.forget_before(oldest_ns)
+            thing.forget_before(oldest_ns, keep_suspicions=key in held)
             if thing.seen_ns < oldest_ns and not thing.suspected and key not in held:
                 del self.things[key]
         if len(self.things) >= self._things_max:
@@ -211,8 +212,9 @@ class Known:
     def beside(self, thing: Thing) -> list[Thing]:
         """Return its node and the things beside it on that node, the largest first.
 
-        Things of the same kind come first, because they live under limits of the same kind; what
-        lies around or inside the thing is not beside it.
+        Where there are enough that live under a limit of the same kind (the same signal, else the
+        same kind of thing), the others add nothing. What lies around or inside the thing is not
+        beside it.
         """
         key = thing.key
         others = [
@@ -226,9 +228,11 @@ class Known:
             and not encloses(key, one.key)
         ]
         others.sort(key=lambda one: (one.key.kind != key.kind, -one.peak))
-        same = [one for one in others if one.key.kind == key.kind]
-        # Where there are enough of its own kind, the processes inside them add nothing.
-        chosen = same if len(same) >= 3 else others
+        alike = [
+            one for one in others if one.key.kind == key.kind and one.signal() == thing.signal()
+        ]
+        same = alike if len(alike) >= ENOUGH else [o for o in others if o.key.kind == key.kind]
+        chosen = same if len(same) >= ENOUGH else others
         node = self.things.get(Key("node", key.node, ""))
         found = [node] if node is not None and node is not thing else []
         return found + chosen[:NEIGHBOURS_MAX]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from bus.messages import Contribution, ExecutionReport, Incident, IsolationCommand
 from bus.signals import catalogue
 from farside.view.cases import Case, Moment, Truth, lead_words, moments
-from farside.view.events import DONE_WORDS
+from farside.view.events import DONE_WORDS, is_dry
 from farside.view.figures import Span, countdown_figure, span_of, victim_figure
 from farside.view.markup import Child, Html, el, join
 from farside.view.paper import clock, foot, listed, small
@@ -304,7 +304,7 @@ def _orders(case: Case) -> Html | None:
 
 def _order(wish: IsolationCommand, reports: Iterable[ExecutionReport]) -> Html:
     valid = duration_text(wish.expires.since(wish.issued))
-    dry = ", as a dry run" if wish.dry_run else ""
+    dry = ", as a dry run" if is_dry(wish) else ""
     still = [
         join(el("code", f"{key} = {value}"), " ")
         for key, value in sorted(wish.precondition.items())

@@ -2,6 +2,7 @@
 
 from bus.messages import IsolationCommand, NodeHealth, Proposal
 from farside.view.cases import CaseFile
+from farside.view.events import is_dry
 from farside.view.snapshot import Row
 from farside.view.things import Thing
 from runtime.clock import Instant
@@ -60,9 +61,10 @@ def _effect(thing: Thing, case: CaseFile | None, now: Instant) -> tuple[str, Ins
         return held, until, note
     for (command_id, outcome), report in case.reports.items():
         wish = case.commands.get(command_id)
-        if wish is None or outcome not in {"done", "already"}:
+        command = wish.command if isinstance(wish, Proposal) else wish
+        if command is None or is_dry(command) or outcome not in {"done", "already"}:
             continue
-        action = (wish.command if isinstance(wish, Proposal) else wish).action
+        action = command.action
         if action == "release":
             held, until, note = "", None, "released"
         elif action in _HOLDS:
@@ -92,7 +94,7 @@ def _waits(case: CaseFile | None) -> str:
     for wish in waiting:
         if isinstance(wish, Proposal):
             return f"{wish.command.action} waits for a person"
-        return f"{wish.action} ordered" + (" (dry run)" if wish.dry_run else "")
+        return f"{wish.action} ordered" + (" (dry run)" if is_dry(wish) else "")
     last = next(reversed(case.refusals.values()), None)
     return f"{last.action} refused: {last.reason}" if last and not case.reports else ""
 

@@ -106,11 +106,13 @@ class Thing:
         """Tell whether something is wrong with it as far as the scorer knows."""
         return self.latest is not None and self.latest.state != "healthy"
 
-    def forget_before(self, time_ns: int) -> None:
+    def forget_before(self, time_ns: int, *, keep_suspicions: bool) -> None:
         """Drop readings older than this, and suspicions that were taken back before it."""
         for series in self.series.values():
             series.drop_before(time_ns)
-        if self.latest is not None and not self.suspected and self.latest.time < time_ns:
+        if keep_suspicions or self.latest is None or self.suspected:
+            return
+        if self.latest.time < time_ns:
             self.suspicions.clear()
 
     def signal(self) -> str | None:

@@ -2,6 +2,7 @@ import threading
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
 from bus.messages import (
     ExecutionReport,
@@ -42,6 +43,10 @@ def row(story: Story, name: str) -> Row:
 
 def envelope(message: Message, second: float) -> Envelope:
     return Envelope(TELEMETRY, 0, 0, composed.at(second), "", message)
+
+
+def source(offset: int) -> Source:
+    return Source(partition=0, offset=offset)
 
 
 def batch(second: float, readings: Iterable[tuple[str, str, float]], node: str = "n") -> Envelope:
@@ -143,6 +148,54 @@ def test_neighbours_are_of_the_same_kind_and_ranked_by_size() -> None:
     assert own is not None
     assert own.name == "ingest"
     assert [one.name for one in around][1:] == [one.name for one in case.neighbours]
+
+
+def test_neighbours_under_a_limit_of_the_same_kind_stand_before_larger_things() -> None:
+    readings = [("process_private_bytes", f"big:{i}:1", 9e9) for i in range(9)]
+    for name in ("leak:10:1", "saw:11:1", "warm:12:1", "calm:13:1"):
+        readings.append(("process_data_bytes", name, 1e8))
+        readings.append(("process_data_limit_bytes", name, 2e8))
+    story = Story()
+    story.see(batch(1, readings))
+    _, around = story.around(Scope("process", "", "n", "leak:10:1"))
+    assert {one.name for one in around} == {"saw (11)", "warm (12)", "calm (13)"}
+
+
+def test_a_dry_run_is_never_called_done() -> None:
+    story = Story()
+    for one in composed.record():
+        message = one.message
+        if isinstance(message, IsolationCommand):
+            message = structs.replace(message, dry_run=True)
+        if isinstance(message, SampleBatch):
+            message = structs.replace(message, samples=Samples.of(
+                sample for sample in message.samples if sample.metric != "container_frozen"
+            ))  # fmt: skip
+        story.see(one._replace(message=message))
+    case = story.incident(composed.INCIDENT)
+    assert case.done is None
+    assert lead_words(case, TRUTH) == ("none", "as a dry run: nothing was done")
+    assert row(story, "ingest").held == ""
+    told = [one.text for one in story.events() if one.kind == "report"]
+    assert told[0].startswith("ingest: freeze, as a dry run")
+
+
+def test_a_second_incident_of_the_same_thing_has_suspicions_of_its_own() -> None:
+    story = told()
+    last = composed.suspicion(71.0)
+    calm = structs.replace(last, time=composed.at(200), state="healthy", source=source(200))
+    again = structs.replace(last, time=composed.at(300), source=source(300))
+    closed = structs.replace(
+        story.incident(composed.INCIDENT).incident, state="closed", updated=composed.at(201)
+    )
+    second = structs.replace(
+        closed, id="inc-2", state="open", opened=composed.at(301), updated=composed.at(301)
+    )
+    for at_s, message in ((200, calm), (201, closed), (300, again), (301, second)):
+        story.see(envelope(message, at_s))
+    assert [one.time for one in story.incident("inc-2").suspicions] == [composed.at(300)]
+    first = story.incident(composed.INCIDENT).suspicions
+    assert (first[0].time, first[-1].time) == (composed.at(48), composed.at(200))
 
 
 def test_what_lies_around_a_container_is_not_beside_it() -> None:
