@@ -45,7 +45,7 @@ class Part:
     values: Floats
 
 
-@dataclass(slots=True)
+@dataclass
 class Frames:
     """The frames in the making.
 

@@ -42,7 +42,8 @@ class Parts:
         settings = self.deciding
         if rehearsed:
             settings = msgspec.structs.replace(settings, dry_run=True)
-        executors = tuple(chosen(self.settings.execute, EXECUTORS))
+        # A rehearsal is the last choice: it is asked only for what no other executor knows.
+        executors = sorted(chosen(self.settings.execute, EXECUTORS), key=lambda n: n == "dry_run")
         return Decider(settings, self.settings.act, executors=executors, answers=not rehearsed)
 
     def fingerprint(self) -> str:
