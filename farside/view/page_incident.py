@@ -96,7 +96,8 @@ def _facts(case: Case, truth: Truth | None) -> Html | None:
         best, low, high = (
             max(moment.since(decisive.time), 0.0) for moment in (ahead.time, ahead.low, ahead.high)
         )
-        note = f"to its limit ({interval_text(low, high)}), when it was decided"
+        when = "when it was decided" if case.act else "at the last forecast"
+        note = f"to its limit ({interval_text(low, high)}), {when}"
         if truth is not None:
             true_s = truth.limit_time.since(decisive.time)
             note += f"; in truth {duration_text(true_s)}"

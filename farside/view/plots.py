@@ -5,7 +5,7 @@ dark and printed pages share one figure.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -113,25 +113,31 @@ def thinned(points: Sequence[Point], pieces_max: int) -> list[Point]:
 
 
 def runs(points: Sequence[Point]) -> list[list[Point]]:
-    """Return the points in runs without a gap; a gap is five usual distances or longer."""
+    """Return the points in runs without a gap.
+
+    A gap is eight times as long as the mean of what lies around it: in a thinned series two points
+    may lie close together and the next two far away. No point is left alone, since a line needs two
+    to be seen.
+    """
     if len(points) < 3:
         return [list(points)] if points else []
-    steps = sorted(right[0] - left[0] for left, right in pairwise(points))
-    longest_ns = 5 * steps[len(steps) // 2]
+    steps = [right[0] - left[0] for left, right in pairwise(points)]
     found = [[points[0]]]
-    for left, right in pairwise(points):
-        if right[0] - left[0] > longest_ns:
+    for i, right in enumerate(points[1:]):
+        first = max(min(i - 8, len(steps) - 17), 0)
+        around = steps[first : first + 17]
+        gap = steps[i] * len(around) > 8 * sum(around)
+        if gap and len(found[-1]) > 1 and i + 1 < len(steps):
             found.append([])
         found[-1].append(right)
     return found
 
 
-def line(points: Iterable[Point], x: Scale, y: Scale, class_: str) -> Html:
+def line(points: Sequence[Point], x: Scale, y: Scale, class_: str) -> Html:
     """Return a line through the points, broken where there is a gap."""
-    kept = thinned(list(points), 700)
     path = "".join(
-        "M" + "L".join(f"{x(at):.1f} {y.clipped(value):.1f}" for at, value in run)
-        for run in runs(kept)
+        "M" + "L".join(f"{x(at):.1f} {y.clipped(value):.1f}" for at, value in thinned(run, 700))
+        for run in runs(points)
     )
     return el("path", d=path, class_=class_, fill="none")
 

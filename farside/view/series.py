@@ -17,17 +17,21 @@ Point = tuple[int, float]  # ns since the epoch, value
 
 
 class Series:
-    """Values by time, oldest first; beyond `points_max` the older half is thinned.
+    """Values by time, oldest first; beyond `points_max` it is thinned, evenly over its time.
 
-    Thinning keeps the lowest and the highest of each four points, so that floors and peaks stay.
-    Not safe for several threads by itself.
+    Thinning keeps the lowest and the highest of each few readings, so that floors and peaks stay;
+    what comes later is thinned as much, once it is no longer among the newest. From about
+    points_max ** 2 / 8 readings on, what is older is thinned more. Not safe for several threads by
+    itself.
     """
 
-    __slots__ = ("_points_max", "_times", "_values")
+    __slots__ = ("_piece", "_points_max", "_tail", "_times", "_values")
 
     def __init__(self, points_max: int) -> None:
         """Start empty; `points_max` is at least 8."""
         self._points_max = max(points_max, 8)
+        self._piece = 2  # how many readings become two points; 2 until it was thinned
+        self._tail = 0  # where the readings begin that were not thinned yet
         self._times = array("q")
         self._values = array("d")
 
@@ -55,8 +59,16 @@ class Series:
             return
         self._times.append(time_ns)
         self._values.append(value)
+        if self._piece > 2 and len(self._times) - self._tail >= 2 * self._piece:
+            self._thin(self._tail, self._tail + self._piece, self._piece)
+            self._tail += 2
         if len(self._times) > self._points_max:
-            self._thin()
+            if self._piece == 2:
+                self._tail = len(self._times) - 1  # nothing was thinned so far; the newest stays
+            whole = self._tail // 4 * 4
+            self._thin(0, whole, 4)
+            self._tail -= whole // 2
+            self._piece = min(2 * self._piece, max(self._points_max // 4, 2))
 
     def drop_before(self, time_ns: int) -> None:
         """Forget what is older; the memory is given back in steps."""
@@ -65,6 +77,7 @@ class Series:
         if gone > 64 or gone == len(self._times):
             del self._times[:gone]
             del self._values[:gone]
+            self._tail = max(self._tail - gone, 0)
 
     def between(self, low_ns: int, high_ns: int) -> list[Point]:
         """Return the points from `low_ns` to `high_ns`, both included."""
@@ -91,15 +104,17 @@ class Series:
             return None
         return (newest - self._values[place]) / covered_s
 
-    def _thin(self) -> None:
-        half = len(self._times) // 2 // 4 * 4
+    def _thin(self, start: int, end: int, piece: int) -> None:
+        """Of each `piece` points in this range keep two: the lowest and the highest."""
         kept: list[int] = []
-        for start in range(0, half, 4):
-            low = min(range(start, start + 4), key=self._values.__getitem__)
-            high = max(range(start, start + 4), key=self._values.__getitem__)
-            kept.extend(sorted({low, high}))
-        self._times = array("q", (self._times[i] for i in kept)) + self._times[half:]
-        self._values = array("d", (self._values[i] for i in kept)) + self._values[half:]
+        for first in range(start, end, piece):
+            places = range(first, first + piece)
+            low = min(places, key=self._values.__getitem__)
+            high = max(places, key=self._values.__getitem__)
+            # Of equal ones the ends are kept, so that two points always stay.
+            kept.extend(sorted((low, high)) if low != high else (first, first + piece - 1))
+        self._times[start:end] = array("q", (self._times[i] for i in kept))
+        self._values[start:end] = array("d", (self._values[i] for i in kept))
 
 
 class Shape(NamedTuple):

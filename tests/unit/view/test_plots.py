@@ -15,6 +15,7 @@ from farside.view.plots import (
     thinned,
     time_ticks,
 )
+from farside.view.series import Series
 from runtime.clock import Instant
 
 S = 1_000_000_000
@@ -65,8 +66,26 @@ def test_an_axis_of_any_time_has_few_ticks_inside(span_ns: int) -> None:
 
 
 def test_a_gap_in_the_readings_breaks_the_line() -> None:
-    points = [(i * S, 1.0) for i in (*range(10), *range(30, 40))]
+    points = [(i * S, 1.0) for i in (*range(10), *range(40, 50))]
     assert [len(run) for run in runs(points)] == [10, 10]
+
+
+def series_of(count: int, points_max: int) -> Series:
+    series = Series(points_max)
+    for i in range(count):
+        series.add(i * S, float(i * 7919 % 1009))
+    return series
+
+
+@given(st.integers(2, 20_000), st.integers(8, 400))
+def test_no_point_of_a_thinned_series_is_left_without_a_line(count: int, points_max: int) -> None:
+    assert all(len(run) > 1 for run in runs(list(series_of(count, points_max))))
+
+
+@given(st.integers(64, 400), st.floats(0, 1))
+def test_a_series_that_was_thinned_evenly_has_no_gap(points_max: int, share: float) -> None:
+    count = 1 + int(share * points_max**2 / 8)
+    assert len(runs(list(series_of(count, points_max)))) == 1
 
 
 def test_thinning_keeps_peaks_and_floors() -> None:

@@ -52,6 +52,14 @@ def test_a_thinned_series_stays_in_bounds_and_keeps_its_lowest_and_highest_point
     assert series.newest == ((len(values) - 1) * S, values[-1])
 
 
+def test_a_series_is_thinned_evenly_over_its_time() -> None:
+    series = filled([float(i) for i in range(4000)], 400)
+    half = [at for at, _ in series if at < 2000 * S]
+    assert 200 < len(series) <= 400
+    assert len(half) == pytest.approx(len(series) / 2, rel=0.25)
+    assert series.growth(5) == 1.0
+
+
 def test_what_is_older_than_asked_is_forgotten() -> None:
     series = filled([float(i) for i in range(300)])
     series.drop_before(200 * S)
