@@ -135,9 +135,9 @@ def _main_figure(case: Case, truth: Truth | None, span: Span) -> Html | None:
     keys: list[Child] = [_key("path", "held", "memory that can't be taken back")]
     keys.append(_key("path", "limit", "its limit"))
     if case.decisive is not None:
-        keys.append(
-            _key("cone", "cone", "forecasts, the first and the one acted on: early, best, late")
-        )
+        which = "the one acted on" if case.act else "the newest"
+        words = f"forecasts, the first and {which}: early, best, late"
+        keys.append(_key("cone", "cone", words))
     if truth is not None and case.done is not None:
         keys.append(_key("path", "without", "how it would have gone on"))
     if "file" in figure and case.curve and case.curve.file and 'class="file"' in figure:
