@@ -201,13 +201,16 @@ def _end_label(
     curve: Curve, held: Sequence[Point], limit: float | None, x: Scale, y: Scale
 ) -> list[Html]:
     at, size = held[-1]
-    place = y(size) + 4
-    if limit is not None and abs(place - y(limit) - 4) < 30:
+    left, place = x.end + 10, y(size) + 4
+    if x.end - x(at) > 90:
+        # Most of the future is a forecast: the words stand below the end of what was seen.
+        left, place = x(at) + 8, y(size) + 26
+    elif limit is not None and abs(place - y(limit) - 4) < 30:
         place = y(limit) + 34  # beside the limit's own words both would be unreadable
     return [
         el("circle", cx=x(at), cy=y(size), r=3.5, class_="dot held"),
-        label(_short(curve.name, 20), x.end + 10, place - 8, "held strong"),
-        label(bytes_text(size), x.end + 10, place + 8, "held"),
+        label(_short(curve.name, 20), left, place - 8, "held strong"),
+        label(bytes_text(size), left, place + 8, "held"),
     ]
 
 
