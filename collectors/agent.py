@@ -1,0 +1,324 @@
+"""Runs the collectors of one node and sends what they see: one batch a period, faults at once.
+
+One turn: ask every collector → wait until all have answered or the deadline is over → one batch of
+what arrived → the bus, or the spool while the bus is away. A collector that does not answer in time
+is told as such, left alone until it does, and costs the others nothing but that one wait.
+"""
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from bus.messages import LogLine, SampleBatch
+from bus.samples import Layout, Pair, Sample, Samples, pack
+from bus.topics import TELEMETRY
+from bus.transport import Sink
+from collectors.base import Collector, Counting, FoundLine, Waiting, device_name
+from collectors.runner import Answer, Runner
+from collectors.spool import Settings as SpoolSettings
+from collectors.spool import Spool
+from collectors.vitals import Vitals
+from runtime import logs
+from runtime.clock import Clock, Instant
+from runtime.errors import FarsideError, Rejected, Unavailable
+from runtime.files import SysTree
+from runtime.metrics import Metrics
+from runtime.words import plain_text
+
+Positive = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+_SLICE_S = 0.05  # how often a wait looks at the clock that it was given
+_LISTEN_S = 0.5  # how soon a listener sees that it is to stop
+_PAUSE_S = 0.05  # of a listener after each news: a flood is read twenty times a second
+_DRAIN_MAX = 500  # records of the spool that one turn sends
+_JOIN_S = 1.0
+_LAYOUTS_MAX = 8
+_NAME_CHARS_MAX = 256
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[agent]`.
+
+    period_s: how often all is read; deadline_s: how long a collector may take; samples_max and
+    names_bytes_max bound one batch (a record of the bus holds a million bytes).
+    """
+
+    period_s: Positive = 1.0
+    deadline_s: Positive = 0.8
+    samples_max: Annotated[int, msgspec.Meta(ge=16)] = 4096
+    names_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=900_000)] = 900_000
+    spool: SpoolSettings = SpoolSettings()
+
+
+class Identity(NamedTuple):
+    """Who sends: the cluster, the node, its boot, and this start of the agent."""
+
+    cluster: str
+    node: str
+    boot: str
+    start: str
+
+
+def identify(cluster: str, node: str, tree: SysTree, now: Instant) -> Identity:
+    """Return who we are; the start's name follows from node, boot and moment."""
+    boot = boot_id(tree)
+    start = hashlib.sha256(f"{node}\0{boot}\0{int(now)}".encode("utf-8", "replace")).hexdigest()
+    return Identity(cluster, node, boot, start[:16])
+
+
+def boot_id(tree: SysTree) -> str:
+    """Return what names this boot of the machine; "" where the kernel does not tell."""
+    try:
+        return plain_text(tree.read_text("/proc/sys/kernel/random/boot_id", 256).strip(), 64)
+    except Unavailable:
+        return ""
+
+
+class Agent:
+    """The worker of one node's agent."""
+
+    name = "agent"
+
+    def __init__(
+        self,
+        settings: Settings,
+        collectors: Mapping[str, Collector],
+        identity: Identity,
+        *,
+        sink: Sink,
+        clock: Clock,
+        metrics: Metrics,
+        partition: int = 0,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Join the parts; `beat` is called once a turn, `partition` is the cell's."""
+        self._settings = settings
+        self._identity = Identity(*(plain_text(text, _NAME_CHARS_MAX) for text in identity))
+        self._sink = sink
+        self._clock = clock
+        self._partition = partition
+        self._beat = beat
+        self._changed = threading.Condition()
+        self._runners = [
+            Runner(name, collector, clock, self._changed, self._found)
+            for name, collector in collectors.items()
+        ]
+        self._hanging: set[str] = set()
+        self._layouts: dict[tuple[Pair, ...], Layout] = {}
+        self._sending = threading.Lock()
+        self._spool = Spool(settings.spool)
+        self._sequence = 0
+        self._send_again_s = 0.0
+        self._away = False
+        self._cut = 0
+        self._vitals = Vitals(metrics)
+        self._log = logs.get(worker=self.name)
+
+    def run(self, stop: threading.Event) -> None:
+        """Take a turn each period until `stop` is set; then send what is left and end."""
+        listeners = [
+            threading.Thread(target=self._listen, args=(runner, stop), daemon=True)
+            for runner in self._runners
+            if isinstance(runner.collector, Waiting)
+        ]
+        for listener in listeners:
+            listener.start()
+        next_s = self._clock.monotonic()
+        while not stop.is_set():
+            self._beat()
+            self.gather(self._clock.now())
+            next_s += self._settings.period_s
+            late_s = self._clock.monotonic() - next_s
+            if late_s > 0:  # turns that were slept through are not made up for
+                next_s += math.ceil(late_s / self._settings.period_s) * self._settings.period_s
+            self._clock.wait(stop, next_s - self._clock.monotonic())
+        for listener in listeners:
+            listener.join(_JOIN_S)
+        self.close()
+
+    def gather(self, now: Instant) -> None:
+        """Take one turn: every collector is asked, what arrives in time is sent as one batch."""
+        answers = self._ask_all(now)
+        samples: list[Sample] = []
+        for runner, answer in answers:
+            if answer.state == "answered":
+                samples += answer.reading.samples
+            self._judge(runner, answer)
+        samples += _own_samples(answers)
+        with self._sending:
+            self._spool.append(self._batch(now, samples))
+            self._drain()
+
+    def cannot_see(self) -> list[str]:
+        """Return what the collectors can't see, and what of it does not fit into a batch."""
+        unseen = [one for runner in self._runners for one in runner.collector.cannot_see()]
+        if self._cut:
+            unseen.append(
+                f"{self._cut} of this node's series: a batch has room for "
+                f"{self._settings.samples_max} (raise agent.samples_max, or watch fewer groups)"
+            )
+        return unseen
+
+    def close(self) -> None:
+        """Hand over what is left, end the collectors' threads and close what they hold."""
+        with self._sending:
+            self._send_again_s = 0.0
+            self._drain()
+        try:
+            self._sink.flush(_JOIN_S)
+        except Unavailable as error:
+            self._log.warning("the last records may be lost", why=str(error))
+        with self._changed:
+            for runner in self._runners:
+                runner.stop()
+        end_s = self._clock.monotonic() + _JOIN_S
+        for runner in self._runners:
+            runner.join(end_s - self._clock.monotonic())
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def _ask_all(self, now: Instant) -> list[tuple[Runner, Answer]]:
+        end_s = self._clock.monotonic() + self._settings.deadline_s
+        with self._changed:
+            # One that answers the listener just now is not hanging: its answer will do.
+            waited = [
+                runner for runner in self._runners if runner.ask(now) or not self._hung(runner)
+            ]
+            self._wait(waited, end_s)
+            return [(runner, runner.answer()) for runner in self._runners]
+
+    def _hung(self, runner: Runner) -> bool:
+        return runner.name in self._hanging
+
+    def _wait(self, runners: list[Runner], end_s: float) -> None:
+        """Wait until none is busy or the clock is past `end_s` (under the lock)."""
+        while any(runner.busy for runner in runners):
+            left_s = end_s - self._clock.monotonic()
+            if left_s <= 0:
+                return
+            self._changed.wait(min(left_s, _SLICE_S))
+
+    def _judge(self, runner: Runner, answer: Answer) -> None:
+        """Count how a collector did; say so when one begins or ends to hang."""
+        name = runner.name
+        self._vitals.collected(name, answer)
+        if isinstance(runner.collector, Counting) and answer.state == "answered":
+            self._vitals.counted(name, runner.collector.counts())
+        if answer.state == "hanging" and name not in self._hanging:
+            self._hanging.add(name)
+            self._vitals.hangs.labels(name).inc()
+            self._log.warning(
+                "a collector does not answer; it is left alone until it does",
+                collector=name,
+                deadline_s=self._settings.deadline_s,
+            )
+        elif answer.state != "hanging" and name in self._hanging:
+            self._hanging.discard(name)
+            self._log.info("a collector answers again", collector=name)
+
+    def _listen(self, runner: Runner, stop: threading.Event) -> None:
+        """Ask a collector whenever it has news."""
+        collector = runner.collector
+        while not stop.is_set() and isinstance(collector, Waiting):
+            try:
+                news = collector.wait(_LISTEN_S)
+            except FarsideError:
+                news = False  # the turn of the period tells what is wrong
+                self._clock.wait(stop, _LISTEN_S)
+            if news:
+                with self._changed:
+                    runner.ask(self._clock.now())
+                    self._wait([runner], self._clock.monotonic() + self._settings.deadline_s)
+                self._clock.wait(stop, _PAUSE_S)
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def _found(self, lines: Iterable[FoundLine]) -> None:
+        """Send log lines at once."""
+        with self._sending:
+            for line in lines:
+                self._spool.append(self._line(line))
+            self._drain()
+
+    def _line(self, line: FoundLine) -> LogLine:
+        self._sequence += 1
+        return LogLine(
+            **self._identity._asdict(),
+            sequence=self._sequence,
+            time=line.time,
+            source=line.source,
+            text=line.text,
+            fields=line.fields,
+        )
+
+    def _batch(self, now: Instant, samples: list[Sample]) -> SampleBatch:
+        self._sequence += 1
+        return SampleBatch(
+            **self._identity._asdict(),
+            sequence=self._sequence,
+            time=now,
+            samples=self._block(samples),
+        )
+
+    def _block(self, samples: list[Sample]) -> Samples:
+        """Return the samples that may travel: finite numbers, plainly named, within bounds."""
+        finite = [sample for sample in samples if math.isfinite(sample.value)]
+        self._vitals.left_out("not a number", len(samples) - len(finite))
+        pairs = tuple((metric, device_name(device)) for metric, device, _ in finite)
+        layout = self._layouts.get(pairs)
+        if layout is None:
+            if len(self._layouts) >= _LAYOUTS_MAX:
+                self._layouts.clear()
+            layout = self._layouts[pairs] = Layout.of(pairs[: self._room(pairs)])
+        self._cut = len(pairs) - len(layout)
+        self._vitals.left_out("over the limit", self._cut)
+        return Samples(layout, pack(sample.value for sample in finite[: len(layout)]))
+
+    def _room(self, pairs: tuple[Pair, ...]) -> int:
+        """Return how many of these series fit into one batch."""
+        left = self._settings.names_bytes_max
+        for place, (metric, device) in enumerate(pairs[: self._settings.samples_max]):
+            left -= len(metric.encode()) + len(device.encode("utf-8", "replace")) + 8
+            if left < 0:
+                return place
+        return min(len(pairs), self._settings.samples_max)
+
+    def _drain(self) -> None:
+        """Send what is kept, oldest first, until the bus is away (under the lock of sending)."""
+        for _ in range(_DRAIN_MAX):
+            record = self._spool.head()
+            if record is None or self._clock.monotonic() < self._send_again_s:
+                break
+            try:
+                self._sink.send(TELEMETRY, self._identity.node, record, self._partition)
+            except Unavailable as error:
+                self._send_again_s = self._clock.monotonic() + error.retry_after_s
+                self._say_away(str(error))
+                break
+            except Rejected as error:
+                self._vitals.left_out("refused by the bus", 1)
+                self._log.warning("the bus refused a record", why=str(error))
+            else:
+                self._vitals.sent(record)
+            self._spool.taken()
+        if self._away and not len(self._spool):
+            self._away = False
+            self._log.info("the bus takes records again")
+        self._vitals.spooled(self._spool)
+
+    def _say_away(self, why: str) -> None:
+        if not self._away:
+            self._away = True
+            self._log.warning("the bus is away; records are kept", why=why)
+
+
+def _own_samples(answers: list[tuple[Runner, Answer]]) -> list[Sample]:
+    samples = []
+    for runner, answer in answers:
+        samples.append(Sample("collector_duration_seconds", runner.name, answer.duration_s))
+        success = float(answer.state == "answered")
+        samples.append(Sample("collector_success", runner.name, success))
+    return samples
