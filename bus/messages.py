@@ -78,7 +78,7 @@ class Scope(msgspec.Struct, frozen=True, order=True):
             comm, pid = process_name(self.name)
             return f"{comm} (pid {pid}) on {self.node}"
         if self.kind == "container":
-            return f"container {container_name(self.name)} on {self.node}"
+            return f"container {short_path(container_name(self.name))} on {self.node}"
         if self.kind == "node":
             return self.node
         if self.kind == "fleet":
@@ -96,6 +96,17 @@ def process_name(device: str) -> tuple[str, str]:
 def container_name(device: str) -> str:
     """Return the cgroup's path of a container's device name `path@inode`."""
     return device.rsplit("@", 1)[0]
+
+
+def short_path(path: str, chars: int = 24) -> str:
+    """Return the end of a cgroup's path that people know it by: whole names, the last at least."""
+    names = [name for name in path.split("/") if name]
+    if not names:
+        return path
+    kept = names.pop()
+    while names and len(names[-1]) + 1 + len(kept) <= chars:
+        kept = f"{names.pop()}/{kept}"
+    return kept if names else f"/{kept}"
 
 
 class Source(Part, frozen=True, kw_only=True):

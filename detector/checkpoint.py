@@ -118,7 +118,7 @@ class CheckpointFile:
 
     def load(self) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest usable generation, and a sentence for each that was not usable."""
-        problems = []
+        problems: list[str] = []
         for path in (self.path, self._before):
             try:
                 return self._read(path), problems

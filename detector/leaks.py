@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from runtime.words import bytes_text, duration_text, rate_text
 
 from bus.messages import Contribution, Exhaustion
 from detector.fusion import Evidence, summed
@@ -19,6 +18,7 @@ from detector.series import IntColumn
 from models.floors import FloorRings
 from models.verdicts import Advanced
 from runtime.clock import Instant
+from runtime.words import bytes_text, duration_text, rate_text
 
 Floats = NDArray[np.float64]
 FAR_S = 3650 * 86_400.0  # a late end without end is told as ten years
@@ -126,7 +126,7 @@ class Leaks:
             known = np.isfinite(ahead.exhaustion_s)
             moments = np.stack([ahead.exhaustion_s, ahead.low_s, ahead.high_s], axis=1)
             self._forecast[speaking[known]] = (moments + times_s[here, None])[known]
-        told = leaks[here | self._speaking[leaks]]
+        told: IntColumn = leaks[here | self._speaking[leaks]]
         self._speaking[leaks] = here
         return told
 

@@ -6,10 +6,10 @@ silence grow. A scorer or a whole machine that was away does not make its nodes 
 
 import msgspec
 import numpy as np
-from models.silence import Silence
 
 from bus.messages import Contribution, Scope
 from detector.fusion import Evidence, Fusion
+from models.silence import Silence
 from runtime.words import duration_text
 
 FAMILY = "heartbeat"

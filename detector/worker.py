@@ -40,7 +40,6 @@ class Core(Protocol):
     def load(self, plain: bytes, arrays: dict[str, NDArray[Any]]) -> None:
         """Become saved state; ValueError where it does not fit."""
 
-
     def forget_places(self) -> None:
         """Know that the log was begun anew, so that its offsets start again."""
 

@@ -7,10 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol, TextIO
 
-import msgspec
 import structlog
-from collectors.agent import Agent
-from collectors.agent import Settings as AgentSettings
 
 from bus.memory import MemoryBus
 from bus.topics import (
@@ -25,6 +22,8 @@ from bus.topics import (
     TOPICS,
 )
 from bus.transport import Sink
+from collectors.agent import Agent, boot_id, identify
+from collectors.agent import Settings as AgentSettings
 from detector.checkpoint import CheckpointFile
 from detector.worker import CoreWorker, Edges, Ticker, WorkerSettings
 from executors.base import Context
@@ -41,7 +40,7 @@ from notifiers.base import Context as NotifierContext
 from notifiers.worker import NotifierWorker
 from runtime import plugins
 from runtime.clock import Clock, SystemClock
-from runtime.errors import NotPermitted, Rejected, Unavailable
+from runtime.errors import NotPermitted, Rejected
 from runtime.files import SysTree
 from runtime.health import Health, HttpServer
 from runtime.metrics import Metrics
@@ -103,16 +102,14 @@ def build_collect(site: Site, sink: Sink) -> tuple[Agent, list[str]]:
     for name, table in chosen(site.settings.collect, COLLECTORS).items():
         module = plugins.load("collectors", name)
         collectors[name] = module.build(plugin_settings(table, module.Settings), site.tree)
-    settings = plugin_settings(site.settings.agent, AgentSettings)
     agent = Agent(
-        settings,
+        plugin_settings(site.settings.agent, AgentSettings),
         collectors,
+        identify(site.settings.farside.cluster, site.node, site.tree, site.clock.now()),
         sink=sink,
         clock=site.clock,
         metrics=site.metrics,
-        node=site.node,
-        cluster=site.settings.farside.cluster,
-        boot=site.boot,
+        beat=site.health.heartbeat("agent", 30.0).beat,
     )
     notes = [
         f"{name}: {sentence}"
@@ -260,14 +257,6 @@ def answers(story: Story, clock: Clock) -> Answers:
     return answer
 
 
-def boot_id(tree: SysTree) -> str:
-    """Return this boot's identity as the kernel tells it."""
-    try:
-        return tree.read_text("/proc/sys/kernel/random/boot_id").strip()
-    except Unavailable:
-        return "unknown"
-
-
 def make_folder(path: Path) -> None:
     """Make the state folder; `NotPermitted` with the remedy where that can't be."""
     try:
@@ -280,24 +269,3 @@ def make_folder(path: Path) -> None:
             f"set [farside] state_dir, or FARSIDE__FARSIDE__STATE_DIR, to a folder of this user"
         )
         raise NotPermitted(msg) from None
-
-
-def with_plugins(settings: Settings) -> Mapping[str, msgspec.Struct]:
-    """Return the effective settings of all plug-ins in use by their place (for `check`)."""
-    found: dict[str, msgspec.Struct] = {}
-    for family, sections, usual in (
-        ("collect", settings.collect, COLLECTORS),
-        ("execute", settings.execute, EXECUTORS),
-        ("notify", settings.notify, NOTIFIERS),
-    ):
-        for name, table in chosen(sections, usual).items():
-            module = plugins.load(FAMILIES[family], name)
-            found[f"{family}.{name}"] = plugin_settings(table, module.Settings)
-    return found
-
-
-FAMILIES: dict[str, plugins.Family] = {
-    "collect": "collectors",
-    "execute": "executors",
-    "notify": "notifiers",
-}

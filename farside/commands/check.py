@@ -9,6 +9,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
+from collectors.agent import Settings as AgentSettings
 from farside.options import config_option, json_option
 from farside.settings import COLLECTORS, EXECUTORS, NOTIFIERS, Settings, chosen
 from runtime import plugins
@@ -39,7 +40,7 @@ def command(config: Path | None, *, as_json: bool, show: bool) -> int:
     """
     settings = read(config, Settings, os.environ)
     used: dict[str, msgspec.Struct] = {}
-    found = [*_identity(settings), *_plugins(settings, used), *_detection(settings)]
+    found = [*_identity(settings), *_plugins(settings, used), *_detection(settings, used)]
     worst = max(finding.code for finding in found)
     if as_json:
         rows = [
@@ -52,8 +53,21 @@ def command(config: Path | None, *, as_json: bool, show: bool) -> int:
             mark = "WRONG" if one.code else "note " if one.limits else "ok   "
             click.echo(f"{mark} {one.about}: {one.text}")
     if show:
-        click.echo(written(settings, used))
+        click.echo(_effective(settings, used))
     return worst
+
+
+def _effective(settings: Settings, used: dict[str, msgspec.Struct]) -> str:
+    """Return the configuration with everything that was left to its default."""
+    sections = {
+        section: {
+            name.partition(".")[2]: Table(place=name) for name in used if name.startswith(section)
+        }
+        for section in ("collect.", "execute.", "notify.", "models.")
+    }
+    named = {section.rstrip("."): tables for section, tables in sections.items()}
+    whole = {name: Table(place=name) for name in ("agent", "detect", "decide") if name in used}
+    return written(msgspec.structs.replace(settings, **named, **whole), used)
 
 
 def _identity(settings: Settings) -> Iterator[Finding]:
@@ -78,6 +92,10 @@ def _identity(settings: Settings) -> Iterator[Finding]:
 
 def _plugins(settings: Settings, used: dict[str, msgspec.Struct]) -> Iterator[Finding]:
     tree = SysTree()
+    try:
+        used["agent"] = plugin_settings(settings.agent, AgentSettings)
+    except Misconfigured as error:
+        yield Finding("agent", str(error), 2)
     for name, table in chosen(settings.collect, COLLECTORS).items():
 
         def blind(given: msgspec.Struct, name: str = name) -> list[str]:
@@ -125,7 +143,7 @@ def _judged(
         yield Finding(about, sentence, limits=True)
 
 
-def _detection(settings: Settings) -> Iterator[Finding]:
+def _detection(settings: Settings, used: dict[str, msgspec.Struct]) -> Iterator[Finding]:
     if importlib.util.find_spec("numpy") is None:
         text = "not installed here (a node's agent needs none): pip install 'farside[detect]'"
         yield Finding("detection", text, limits=True)
@@ -133,8 +151,11 @@ def _detection(settings: Settings) -> Iterator[Finding]:
     from farside.parts import Parts  # needs numpy
 
     try:
-        Parts(settings)
+        parts = Parts(settings)
     except Misconfigured as error:
         yield Finding("detection", str(error), 2)
-    else:
-        yield Finding("detection", "ready")
+        return
+    yield Finding("detection", "ready")
+    used |= {"detect": parts.scoring, "decide": parts.deciding}
+    for field in msgspec.structs.fields(type(parts.models)):
+        used[f"models.{field.name}"] = getattr(parts.models, field.name)
