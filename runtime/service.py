@@ -1,37 +1,51 @@
-"""Runs the threads of a long-running process, and ends them in order.
+"""A process made of workers: each in a thread of its own, stopped together, restarted alone.
 
-A worker has a name and `run(stop)`. One that ends by an error is told in one line, counted, and
-started again after a growing pause: this is the root of its thread, the only place where any error
-is caught. Workers stop in reverse order of their start, all within one shared deadline.
+A worker is an object with a `name` and `run(stop)`, which works until `stop` is set. `Service.run`
+is what a command calls: it returns when someone asks it to end (SIGINT, SIGTERM,
+`ask_to_end`), when every worker is done, or raises when one can't work as it is set up. Tests and
+commands with a main loop of their own call `start` and `stop` instead.
 """
 
+import contextlib
+import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Protocol
 
 from runtime import logs
-from runtime.clock import Clock
+from runtime.clock import Clock, SystemClock
 from runtime.errors import FarsideError, Misconfigured, NotPermitted
 from runtime.metrics import Metrics
 
+STOP_DEADLINE_S = 10.0
+FIRST_PAUSE_S = 0.5  # before a crashed worker starts again, doubled at each crash in a row
+LONGEST_PAUSE_S = 30.0
+CALM_S = 60.0  # a worker that ran for so long is no longer "in a row"
+_LOOK_S = 1.0
+_SLICE_S = 0.05
+_LOOK = 0  # in the queue of signals: look at the workers
+
 
 class Worker(Protocol):
-    """One thread's work."""
+    """What a service runs."""
 
     @property
     def name(self) -> str:
-        """Return the name for logs and metrics."""
+        """Its name in logs and metrics, one word."""
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set."""
+        """Work until `stop` is set; returning earlier says that there is no more to do."""
 
 
 class Service:
-    """The threads of one process.
+    """Runs workers. They start in the order given and are asked to stop in the reverse order.
 
-    `pause_s` and `pause_s_max`: the first and the longest pause before a worker starts again.
+    All of them share one deadline for stopping. A crash is counted, logged in one line and
+    followed by a new start after a pause; `Misconfigured` and `NotPermitted` are no crash but a
+    failure: repeating can't help, so that worker stays down and `run` raises the error.
+    SIGHUP calls `on_reload`.
     """
 
     def __init__(
@@ -40,92 +54,142 @@ class Service:
         clock: Clock,
         metrics: Metrics | None = None,
         *,
-        pause_s: float = 0.5,
-        pause_s_max: float = 30.0,
+        on_reload: Callable[[], None] | None = None,
     ) -> None:
-        """Know the workers in the order of their start."""
-        self._workers = list(workers)
         self._clock = clock
-        self._pauses_s = (pause_s, pause_s_max)
-        self._threads: list[tuple[str, threading.Thread, threading.Event]] = []
-        self._asked = threading.Event()
-        self._fatal: FarsideError | None = None
-        self._log = logs.get()
+        self._on_reload = on_reload
         self._crashes = (metrics or Metrics()).counter(
-            "farside_worker_crashes_total", "Workers that ended by an error", ("worker",)
+            "farside_worker_crashes_total", "Workers that ended by an error", ["worker"]
         )
+        # Not an Event: a signal's handler may interrupt the main thread inside Event.wait, and
+        # setting it there would wait for a lock that the very same thread holds.
+        self._asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._threads = [_Thread(worker, self._work) for worker in workers]
 
     @property
     def failed(self) -> FarsideError | None:
         """Return the error that nothing but a person can mend, None while there is none."""
-        return self._fatal
+        return next((one.failure for one in self._threads if one.failure is not None), None)
 
     def start(self) -> None:
-        """Start all threads."""
-        for worker in self._workers:
-            stop = threading.Event()
-            thread = threading.Thread(
-                target=self._keep_running, args=(worker, stop), name=worker.name, daemon=True
-            )
-            self._threads.append((worker.name, thread, stop))
-            thread.start()
+        """Start every worker."""
+        for one in self._threads:
+            one.thread.start()
 
-    def stop(self, deadline_s: float = 10.0) -> list[str]:
-        """Stop all threads, the last one started first; return the names of those still running."""
-        end_s = self._clock.monotonic() + deadline_s
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> list[str]:
+        """Stop the workers, last one first; return the names of those still running at the end.
+
+        They share `deadline_s` seconds. A late one is left behind in its thread, which does not
+        keep the process from ending.
+        """
+        # Threads end in real time, whatever clock the work goes by.
+        real = SystemClock()
+        end_s = real.monotonic() + deadline_s
         late = []
-        for name, thread, stop in reversed(self._threads):
-            stop.set()
-            thread.join(max(end_s - self._clock.monotonic(), 0.0))
-            if thread.is_alive():
-                late.append(name)
-                self._log.warning("worker did not stop in time", worker=name)
-        self._threads.clear()
+        for one in reversed(self._threads):
+            one.stop.set()
+            # In slices, so that a second Ctrl-C is heard: it says "at once".
+            while one.thread.is_alive() and real.monotonic() < end_s and not self._asked_again():
+                one.thread.join(_SLICE_S)
+            if one.thread.is_alive():
+                late.append(one.name)
+        if late:
+            logs.get().warning("workers did not stop in time", workers=late)
         return late
 
     def ask_to_end(self) -> None:
-        """End `run` as a signal would."""
-        self._asked.set()
+        """End `run` as a signal would (from any thread)."""
+        self._asked.put(signal.SIGTERM)
 
-    def run(self, deadline_s: float = 10.0, beat: Callable[[], object] = lambda: None) -> None:
-        """Start, wait for SIGINT, SIGTERM or `ask_to_end`, stop; `beat` is called once a second.
+    def run(
+        self, deadline_s: float = STOP_DEADLINE_S, beat: Callable[[], object] = lambda: None
+    ) -> None:
+        """Start, run until asked to end, stop; `beat` is called about once a second meanwhile.
 
         Errors: the `Misconfigured` or `NotPermitted` that ended a worker.
         """
+        with self._signals():
+            try:
+                self.start()
+                self._attend(beat)
+            finally:
+                self.stop(deadline_s)
+        if self.failed is not None:
+            raise self.failed
 
-        def asked(_number: int, _frame: FrameType | None) -> None:
-            self._asked.set()
+    def _attend(self, beat: Callable[[], object]) -> None:
+        """Be there while the workers work: hear signals, notice failures."""
+        while self.failed is None and any(one.thread.is_alive() for one in self._threads):
+            beat()
+            try:
+                number = self._asked.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            if number == signal.SIGHUP:
+                self._reload()
+            elif number != _LOOK:
+                return
 
-        before = {
-            number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+    def _asked_again(self) -> bool:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                number = self._asked.get_nowait()
+                if number in {signal.SIGINT, signal.SIGTERM}:
+                    self._asked.put(number)
+                    return True
+        return False
+
+    def _reload(self) -> None:
+        if self._on_reload is not None:
+            try:
+                self._on_reload()
+            except FarsideError as error:
+                logs.get().error("reload refused, everything stays as it was", reason=str(error))
+
+    def _work(self, one: "_Thread") -> None:
+        """A worker's thread: its root, where the broad catch counts, reports and starts again."""
+        pause_s = FIRST_PAUSE_S
+        while not one.stop.is_set():
+            began_s = self._clock.monotonic()
+            try:
+                one.worker.run(one.stop)
+                break
+            except (Misconfigured, NotPermitted) as error:
+                logs.get().error("worker failed", worker=one.name, reason=str(error))
+                one.failure = error
+                break
+            except Exception:  # noqa: BLE001
+                self._crashes.labels(worker=one.name).inc()
+                if self._clock.monotonic() - began_s > CALM_S:
+                    pause_s = FIRST_PAUSE_S
+                logs.get().exception("worker crashed", worker=one.name, restart_in_s=pause_s)
+            self._clock.wait(one.stop, pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._asked.put(_LOOK)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Hear the signals that ask for something; Python lets only the main thread do so."""
+        numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if self._on_reload else [])]
+        if threading.current_thread() is not threading.main_thread():
+            numbers = []
+        before = {number: signal.signal(number, self._heard) for number in numbers}
         try:
-            self.start()
-            while not self._asked.wait(1.0):
-                beat()
+            yield
         finally:
-            self.stop(deadline_s)
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if self._fatal is not None:
-            raise self._fatal
 
-    def _keep_running(self, worker: Worker, stop: threading.Event) -> None:
-        pause_s, pause_s_max = self._pauses_s
-        while not stop.is_set():
-            try:
-                worker.run(stop)
-            except (Misconfigured, NotPermitted) as error:
-                # Trying again can't help: a person has to mend it.
-                self._fatal = error
-                self._asked.set()
-                return
-            except Exception as error:  # noqa: BLE001  # the root of the thread
-                self._crashes.labels(worker.name).inc()
-                self._log.exception(
-                    "worker crashed", worker=worker.name, why=str(error), again_in_s=pause_s
-                )
-            else:
-                return
-            self._clock.wait(stop, pause_s)
-            pause_s = min(2 * pause_s, pause_s_max)
+    def _heard(self, number: int, _frame: FrameType | None) -> None:
+        self._asked.put(number)
+
+
+class _Thread:
+    """One worker, its thread and what became of it."""
+
+    def __init__(self, worker: Worker, root: Callable[["_Thread"], None]) -> None:
+        self.worker = worker
+        self.name = worker.name
+        self.stop = threading.Event()
+        self.failure: FarsideError | None = None
+        self.thread = threading.Thread(target=root, args=(self,), name=self.name, daemon=True)
