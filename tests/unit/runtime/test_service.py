@@ -149,9 +149,10 @@ def test_a_signal_ends_the_run_and_its_handlers_are_as_before(number: signal.Sig
 
 
 def test_any_thread_may_ask_for_the_end() -> None:
-    ask: list[Callable[[], None]] = []
-    service = Service([idle("w", lambda: ask[0]())], SystemClock())
-    ask.append(service.ask_to_end)
+    def ask() -> None:
+        service.ask_to_end()
+
+    service = Service([idle("w", ask)], SystemClock())
     service.run()
 
 
