@@ -48,10 +48,19 @@ class Ledger(msgspec.Struct, kw_only=True):
         if scope.node:
             self.nodes[scope.node] = now
 
-    def forgive(self, scope: Scope) -> None:
-        """End the pauses: nothing was done after all. The token stays spent."""
+    def forgive(
+        self, scope: Scope, now: Instant, settings: DeciderSettings, *, whole: bool
+    ) -> None:
+        """End the pauses: nothing was done after all. With `whole` the token comes back as well.
+
+        What an executor refused touched nobody, so it must not use up what a real fault needs;
+        how often one case is tried is bounded elsewhere.
+        """
         self.scopes.pop(scope.key, None)
         self.nodes.pop(scope.node, None)
+        if whole and self.tokens is not None:
+            self.tokens = min(self.tokens_at(now, settings) + 1.0, float(settings.burst))
+            self.filled = now
 
     def rest(self, scope: Scope, now: Instant) -> None:
         """Begin the pause of a scope without an act: a person let it go."""

@@ -323,7 +323,8 @@ class Decider:
         if command.action == "release" and worked:
             state.ledger.rest(case.scope, state.now)
         elif command.action != "release" and awaited and not worked:
-            state.ledger.forgive(case.scope)
+            refused = report.outcome == "refused"
+            state.ledger.forgive(case.scope, state.now, self._settings, whole=refused)
         self._touch(case)
         self._judge()
 

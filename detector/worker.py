@@ -128,16 +128,20 @@ class CoreWorker:
         """Restore, then turn until `stop`; save once more at the end."""
         self.restore()
         while not stop.is_set():
-            wait_s = self._tick()
-            envelopes = self._source.poll(self._settings.poll_max, min(wait_s, 1.0))
-            self._heartbeat.beat()
-            if envelopes:
-                self._crash("after poll")
-                self._turn(envelopes, stop)
-            self._vitals.lag(self._source)
+            self.turn(stop, wait_s=1.0)
             if self._clock.monotonic() - self._saved_s >= self._settings.save_s:
                 self.save()
         self.save()
+
+    def turn(self, stop: threading.Event | None = None, wait_s: float = 0.0) -> None:
+        """Tick, take what is there (waiting for it at most `wait_s`), and publish what follows."""
+        until_tick_s = self._tick()
+        envelopes = self._source.poll(self._settings.poll_max, min(wait_s, until_tick_s))
+        self._heartbeat.beat()
+        if envelopes:
+            self._crash("after poll")
+            self._turn(envelopes, stop or threading.Event())
+        self._vitals.lag(self._source)
 
     def _tick(self) -> float:
         if self._ticker is None:

@@ -1,5 +1,6 @@
 """One run of the demo: real processes under limits of their own, farside beside them, a verdict."""
 
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -94,6 +95,7 @@ def perform(
         records = Records(assembly.bus.source(list(TOPICS)))
         service = Service([records, *assembly.workers], clock, site.metrics)
         service.start()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, like Ctrl-C
         try:
             _await_sight(assembly, clock)
             arena.go()

@@ -1,7 +1,6 @@
 """Messages keep their bytes and their JSON form, release after release."""
 
 import json
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -11,9 +10,7 @@ import pytest
 from bus.codec import decode, encode, to_json, type_of
 from bus.messages import Message
 from bus.schema import schemas
-
-sys.path.insert(0, str(Path(__file__).parent))
-from examples import EXAMPLES
+from tests.unit.bus.examples import EXAMPLES
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "messages"
 

@@ -1,15 +1,11 @@
 """Record files: complete lines come back, incomplete ones are filled in, broken ones are told."""
 
 import io
-import sys
-from pathlib import Path
 
 from bus.records import LINE_BYTES_MAX, Broken, dump, lines_of, load
 from bus.topics import TELEMETRY
 from bus.transport import Envelope
-
-sys.path.insert(0, str(Path(__file__).parent))
-from examples import EXAMPLES, T
+from tests.unit.bus.examples import EXAMPLES, T
 
 BARE = b'{"message":{"type":"Tick","cell":"c","time":"2026-11-30T12:00:0%dZ"}}\n'
 

@@ -41,14 +41,14 @@ class Node:
     start: str = "start-1"
     containers: dict[str, tuple[Curve, float]] = field(default_factory=dict)
     available: Curve = field(default_factory=lambda: flat(20e9))
-    extra: Callable[[float], list[Sample]] = lambda _: []  # noqa: E731
+    more: Callable[[float], list[Sample]] = lambda _: []
     sequence: int = 0
 
     def batch(self, at_s: float) -> SampleBatch:
         samples = [
             Sample("memory_total_bytes", "", TOTAL),
             Sample("memory_available_bytes", "", self.available(at_s)),
-            *self.extra(at_s),
+            *self.more(at_s),
         ]
         for device, (curve, limit) in self.containers.items():
             samples += [

@@ -1,7 +1,9 @@
 """How much is done to the fleet at most: rates, holds, pauses, and the veto of a common cause."""
 
 from bus.messages import Directive, Incident, IsolationCommand, Refusal, Scope
+from detector.budgets import Ledger
 from detector.deciding import ActRule, DeciderSettings
+from runtime.clock import Instant
 from tests.unit.detector.stage import FREEZE, LEAK, Stage, at, kept, leak, only
 
 FLEET = tuple(f"n{number:03}" for number in range(100))
@@ -186,3 +188,13 @@ def test_a_release_needs_no_budget() -> None:
         "freeze",
         "release",
     ]
+
+
+def test_what_an_executor_refused_gives_its_token_back_and_what_failed_does_not() -> None:
+    settings = DeciderSettings(burst=1, acts_per_hour=1.0)
+    scope, now = Scope("process", "cell", "n1", "a:1:1"), Instant(10**18)
+    for whole, left in ((True, 1.0), (False, 0.0)):
+        ledger = Ledger()
+        ledger.spend(scope, now, settings)
+        ledger.forgive(scope, now, settings, whole=whole)
+        assert ledger.tokens_at(now, settings) == left

@@ -1,8 +1,5 @@
 """What the scorer says of a cell, record by record."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from bus.messages import Reject, SampleBatch, Suspicion, Watermark
@@ -10,9 +7,17 @@ from bus.samples import Sample
 from bus.topics import TELEMETRY
 from bus.transport import Envelope
 from detector.outputs import Output
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cells import BEGIN, MB, Node, envelopes, flat, leak, run_of, sawtooth, scorer
+from tests.unit.detector.cells import (
+    BEGIN,
+    MB,
+    Node,
+    envelopes,
+    flat,
+    leak,
+    run_of,
+    sawtooth,
+    scorer,
+)
 
 LEAKING = "/jobs/1@11"
 HEALTHY = "/jobs/2@12"
@@ -26,13 +31,13 @@ def rejects(outputs: list[Output]) -> list[Reject]:
     return [one.message for one in outputs if isinstance(one.message, Reject)]
 
 
-def leaking_node(**more: object) -> Node:
+def leaking_node(**parts: object) -> Node:
     return Node(
         containers={
             LEAKING: (leak(40 * MB, 4 * MB, 20.0), 240 * MB),
             HEALTHY: (sawtooth(60 * MB, 150 * MB, 13.0), 252 * MB),
         },
-        **more,  # type: ignore[arg-type]
+        **parts,  # type: ignore[arg-type]
     )
 
 
@@ -69,7 +74,7 @@ class TestLeaks:
 
     def test_a_container_without_a_limit_is_never_forecast(self) -> None:
         node = Node(
-            extra=lambda at: [
+            more=lambda at: [
                 Sample("container_memory_unreclaimable_bytes", LEAKING, 40 * MB + at * 4 * MB),
             ]
         )
@@ -168,7 +173,7 @@ class TestBadInput:
         assert [one.reason for one in rejects(outputs)] == ["impossible time"]
 
     def test_a_name_of_a_megabyte_costs_that_sample_and_no_other(self) -> None:
-        node = leaking_node(extra=lambda _: [Sample("m" * 900_000, "", 1.0)])
+        node = leaking_node(more=lambda _: [Sample("m" * 900_000, "", 1.0)])
         core = scorer()
         found = suspicions(core.step(envelopes(run_of([node], 69.0))))
         assert {one.scope.name for one in found} == {LEAKING}
@@ -176,7 +181,7 @@ class TestBadInput:
 
     def test_what_is_no_number_does_not_hide_the_numbers_beside_it(self) -> None:
         nan = Sample("memory_swap_used_bytes", "", float("nan"))
-        node = leaking_node(extra=lambda _: [nan])
+        node = leaking_node(more=lambda _: [nan])
         outputs = scorer().step(envelopes(run_of([node], 69.0)))
         assert {one.scope.name for one in suspicions(outputs)} == {LEAKING}
         assert {one.reason for one in rejects(outputs)} == {"not a number"}
@@ -246,7 +251,7 @@ class TestSilence:
         nodes = [Node(name=f"n{n}") for n in range(5)]
         records = run_of(nodes, 60.0, silent=lambda _node, at: at > 30.0)
         found = suspicions(scorer().step(envelopes(records)))
-        assert [one.scope.kind for one in found if one.state != "healthy"][0] == "cell"
+        assert next(one.scope.kind for one in found if one.state != "healthy") == "cell"
         assert {one.scope.kind for one in found} == {"cell"}
         assert found[0].time.since(BEGIN) <= 30.0 + 12.0
 
@@ -272,7 +277,9 @@ def _later(message: object, by_s: float) -> object:
 
 
 class TestTime:
-    def test_watermarks_come_at_least_once_a_second_and_tell_how_far_the_cell_is_judged(self) -> None:
+    def test_watermarks_come_at_least_once_a_second_and_tell_how_far_the_cell_is_judged(
+        self,
+    ) -> None:
         outputs = scorer().step(envelopes(run_of([Node()], 10.0)))
         marks = [one.message for one in outputs if isinstance(one.message, Watermark)]
         seconds = {mark.head_time // 10**9 for mark in marks}
@@ -288,7 +295,7 @@ class TestTime:
 
     def test_a_collector_that_does_not_answer_is_told(self) -> None:
         node = Node(
-            extra=lambda at: [
+            more=lambda at: [
                 Sample("collector_success", "memory", 1.0),
                 Sample("collector_success", "disk", 0.0 if 5.0 < at < 12.0 else 1.0),
             ]

@@ -1,7 +1,6 @@
 """However records are grouped, repeated, reordered or interrupted, the judgement is the same."""
 
-import sys
-from pathlib import Path
+import itertools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +10,7 @@ from bus.topics import SUSPICIONS
 from bus.transport import Envelope
 from detector.outputs import Output
 from detector.scorer import Scorer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cells import BEGIN, MB, Node, envelopes, leak, run_of, sawtooth, scorer
+from tests.unit.detector.cells import BEGIN, MB, Node, envelopes, leak, run_of, sawtooth, scorer
 
 LATENESS_S = 5.0
 
@@ -50,7 +47,14 @@ def essence(outputs: list[Output]) -> set[tuple[object, ...]]:
     What lasts is told again by the log's time, so of that the moment of telling does not count.
     """
     return {
-        (one.scope, one.state, one.exhaustion and one.time, round(one.score, 6), one.since, one.exhaustion)
+        (
+            one.scope,
+            one.state,
+            one.exhaustion and one.time,
+            round(one.score, 6),
+            one.since,
+            one.exhaustion,
+        )
         for one in judged(outputs)
     }
 
@@ -71,9 +75,7 @@ def test_grouping_records_into_steps_changes_nothing(cuts: list[int]) -> None:
     core, log = scorer(lateness_s=LATENESS_S), envelopes(RECORDS)
     edges = [0, *sorted(cuts), len(log)]
     outputs = [
-        output
-        for begin, end in zip(edges, edges[1:], strict=False)
-        for output in core.step(log[begin:end])
+        output for begin, end in itertools.pairwise(edges) for output in core.step(log[begin:end])
     ]
     assert outputs == UNDISTURBED
 

@@ -1,16 +1,13 @@
 """`farside replay`: the same file gives the same bytes, and broken lines hide nothing."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from bus.records import dump
 from farside.main import run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "detector"))
-from cells import MB, Node, envelopes, leak, run_of, sawtooth
+from tests.unit.detector.cells import MB, Node, envelopes, leak, run_of, sawtooth
 
 ACTING = """
 [act.memory_leak.default]
