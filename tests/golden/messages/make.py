@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "unit" / "bus")]
-
-from examples import EXAMPLES
+sys.path.insert(0, str(ROOT))
 
 from bus.codec import encode, type_of
+from tests.unit.bus.examples import EXAMPLES
 
 for message in EXAMPLES:
     path = Path(__file__).with_name(f"{type_of(message)}.v1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bus.messages import Reject, SampleBatch, Suspicion, Watermark
+from bus.messages import Message, Reject, SampleBatch, Suspicion, Watermark
 from bus.samples import Sample
 from bus.topics import TELEMETRY
 from bus.transport import Envelope
@@ -272,7 +272,7 @@ class TestSilence:
         assert found[-1].state == "healthy"
 
 
-def _later(message: object, by_s: float) -> object:
+def _later(message: Message, by_s: float) -> Message:
     return _moved(message, by_s) if isinstance(message, SampleBatch) else message
 
 
