@@ -38,16 +38,22 @@ find_python() {
     absent "Python 3.11 or newer is missing; install one and set PYTHON=/path/to/python3"
 }
 
-make_environment() {
-    if [ -n "$uv" ]; then
-        "$uv" venv --quiet --clear --python "$PYTHON" "$venv"
-        return
-    fi
+check_venv() {
     package=python3-venv
     case $PYTHON in python3.*) package=$PYTHON-venv ;; esac
     "$PYTHON" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
         absent "$package is missing; this brings it: apt-get install -y $package"
-    "$PYTHON" -m venv --clear "$venv"
+}
+
+make_environment() {
+    [ -n "$uv" ] || check_venv
+    mkdir -p "$venv" 2>/dev/null && [ -w "$venv" ] ||
+        absent "$venv can't be made by this user; set VENV to a folder of your own"
+    if [ -n "$uv" ]; then
+        "$uv" venv --quiet --clear --python "$PYTHON" "$venv"
+    else
+        "$PYTHON" -m venv --clear "$venv"
+    fi
 }
 
 install() {
@@ -76,8 +82,6 @@ if new_enough "$venv/bin/python"; then
     if current dev || current "$set_name"; then exit 0; fi
 else
     find_python
-    mkdir -p "$venv" 2>/dev/null && [ -w "$venv" ] ||
-        absent "$venv can't be made here by this user; set VENV to a folder of your own"
     make_environment
 fi
 [ -w "$venv" ] || absent "$venv belongs to someone else; set VENV to a folder of your own"
