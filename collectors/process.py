@@ -129,8 +129,8 @@ class Processes:
             )
         if self._unreadable:
             unseen.append(
-                f"some processes of other users ({self._unreadable} at the last look): this user may "
-                "not read their files in /proc (run farside as root)"
+                f"some processes of other users ({self._unreadable} at the last look): this user "
+                "may not read their files in /proc (run farside as root)"
             )
         if self._beyond:
             unseen.append(
