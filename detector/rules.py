@@ -109,7 +109,7 @@ class Rules:
                         device=device,
                         value=_count(fields),
                         nats=nats,
-                        text=line.text[:240],
+                        text=_words(line),
                     ),
                 ),
                 since_ns=known.since_ns if known else time_ns,
@@ -146,6 +146,19 @@ class Rules:
                 return Scope("container", self._cell, name, devices[path])
             path = path.rpartition("/")[0]
         return None
+
+
+def _words(line: LogLine) -> str:
+    """Say in words what a line means; the kernel's own words where they are plain enough."""
+    fields = line.fields
+    if fields["kind"] == "oom_kill":
+        process, pid = fields.get("process", "a process"), fields.get("pid", "?")
+        where = "at its memory limit" if fields.get("cgroup") else "because the node ran out"
+        return f"the kernel ended {process} (pid {pid}) {where}"
+    if fields["kind"] in {"xid", "gpu_off_bus"} and "meaning" in fields:
+        code = f" (Xid {fields['code']})" if "code" in fields else ""
+        return f"GPU {fields.get('device', '?')}: {fields['meaning']}{code}"
+    return line.text[:240]
 
 
 def _count(fields: dict[str, str]) -> float:

@@ -40,7 +40,7 @@ from notifiers.base import Context as NotifierContext
 from notifiers.worker import NotifierWorker
 from runtime import plugins
 from runtime.clock import Clock, SystemClock
-from runtime.errors import NotPermitted, Rejected
+from runtime.errors import FarsideError, NotPermitted, Rejected
 from runtime.files import SysTree
 from runtime.health import Health, HttpServer
 from runtime.metrics import Metrics
@@ -223,13 +223,25 @@ def build_up(site: Site, stream: TextIO, record: Path | None = None) -> Assembly
     workers += [executor, *build_detect(site, bus, parts)]
     agent, blind = build_collect(site, bus.sink())
     workers.append(agent)
-    workers.append(LocalServer(site.state_dir, answers(story, site.clock)))
-    port = None
-    if settings.http.enabled:
-        server = HttpServer(settings.http.address, settings.http.port, site.metrics, site.health)
-        workers.append(server)
-        port = server.port
+    servers = _servers(site, story)
+    workers += servers
+    port = next((server.port for server in servers if isinstance(server, HttpServer)), None)
     return Assembly(bus, story, workers, [*blind, *cannot], port)
+
+
+def _servers(site: Site, story: Story) -> list[HttpServer | LocalServer]:
+    """Return what listens; where one can't, the other gives its place back."""
+    http = site.settings.http
+    servers: list[HttpServer | LocalServer] = []
+    if http.enabled:
+        servers.append(HttpServer(http.address, http.port, site.metrics, site.health))
+    try:
+        servers.append(LocalServer(site.state_dir, answers(story, site.clock)))
+    except FarsideError:
+        for server in servers:
+            server.close()
+        raise
+    return servers
 
 
 class Answers(Protocol):

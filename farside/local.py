@@ -70,8 +70,12 @@ class LocalServer:
                     with connection:
                         self._serve(connection)
         finally:
-            self._socket.close()
-            self.path.unlink(missing_ok=True)
+            self.close()
+
+    def close(self) -> None:
+        """Give the place back."""
+        self._socket.close()
+        self.path.unlink(missing_ok=True)
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(2.0)

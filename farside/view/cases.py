@@ -1,11 +1,7 @@
-"""The file of one incident: all that was said and done about it, and the readings around it.
+"""One incident as people read it: all that was said and done about it, in order of time."""
 
-The readings are kept with the incident, thinned, so that its page can still be drawn when the
-story's own window has moved on.
-"""
-
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from bus.messages import (
     Delivery,
@@ -19,17 +15,11 @@ from bus.messages import (
 )
 from farside.view.events import forecast_words, is_dry, outcome_words
 from farside.view.snapshot import Level
-from farside.view.things import Curve, Thing, short_names
-from runtime.clock import Instant, nanoseconds
+from farside.view.things import Curve
+from runtime.clock import Instant
 from runtime.words import duration_text
 
-KEPT_MAX = 64  # of each kind of message in one file
-EXHIBIT_POINTS_MAX = 400
-NEIGHBOURS_MAX = 8
-AFTERWARDS_S = 30.0  # what is read after the end still belongs to the picture
-
-K = TypeVar("K")
-V = TypeVar("V")
+Said = Incident | IsolationCommand | Proposal | Refusal | ExecutionReport | Delivery
 Station = Literal[
     "onset", "suspicion", "forecast", "incident", "command", "refusal", "report", "limit", "told",
 ]  # fmt: skip
@@ -70,18 +60,46 @@ class Moment:
 
 @dataclass(frozen=True)
 class Case:
-    """Everything about one incident, for a page. All are in the order in which they came."""
+    """Everything about one incident, for a page.
 
-    incident: Incident
-    history: tuple[Incident, ...]
+    said: what was decided, reported and told, in the order in which it came; never empty.
+    """
+
+    said: tuple[Said, ...]
     suspicions: tuple[Suspicion, ...]
-    commands: tuple[IsolationCommand | Proposal, ...]
-    reports: tuple[ExecutionReport, ...]
-    refusals: tuple[Refusal, ...]
-    deliveries: tuple[Delivery, ...]
     curve: Curve | None
     neighbours: tuple[Curve, ...]
     node: Curve | None
+
+    @property
+    def history(self) -> tuple[Incident, ...]:
+        """Return the incident as it was told at each change."""
+        return tuple(one for one in self.said if isinstance(one, Incident))
+
+    @property
+    def incident(self) -> Incident:
+        """Return the incident as it was told last."""
+        return self.history[-1]
+
+    @property
+    def commands(self) -> tuple[IsolationCommand | Proposal, ...]:
+        """Return what was ordered or proposed."""
+        return tuple(one for one in self.said if isinstance(one, IsolationCommand | Proposal))
+
+    @property
+    def reports(self) -> tuple[ExecutionReport, ...]:
+        """Return what became of the orders."""
+        return tuple(one for one in self.said if isinstance(one, ExecutionReport))
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return what the decider refused."""
+        return tuple(one for one in self.said if isinstance(one, Refusal))
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """Return who was told."""
+        return tuple(one for one in self.said if isinstance(one, Delivery))
 
     @property
     def wishes(self) -> tuple[IsolationCommand, ...]:
@@ -122,14 +140,14 @@ class Case:
 
 def moments(case: Case, truth: Truth | None) -> list[Moment]:
     """Return the stations of the incident's way in order of time."""
-    found = [*_judged(case), *_decided(case), *_told(case)]
+    found = [*_judged(case), *_said(case)]
     if truth is not None:
         found.append(Moment(truth.onset, "onset", "the leak begins", mark="leak begins"))
         stopped = case.done is not None and case.done.finished < truth.limit_time
         text = "would have met its limit" if stopped else "meets its limit"
         found.append(Moment(truth.limit_time, "limit", text, "critical", mark=text))
-    order: dict[Station, int] = {"onset": 0, "suspicion": 1, "forecast": 2, "incident": 3}
-    return sorted(found, key=lambda moment: (moment.time, order.get(moment.station, 4)))
+    first: dict[Station, int] = {"onset": 0, "suspicion": 1, "forecast": 2}
+    return sorted(found, key=lambda moment: (moment.time, first.get(moment.station, 3)))
 
 
 def _judged(case: Case) -> list[Moment]:
@@ -150,47 +168,80 @@ def _judged(case: Case) -> list[Moment]:
     return found
 
 
-def _decided(case: Case) -> list[Moment]:
-    found = []
-    state = None
-    for one in case.history:
-        if one.state != state:
-            state = one.state
-            level: Level = "good" if state in {"contained", "closed", "probation"} else one.severity
-            mark = "incident" if state == "open" else ""
-            text = f"incident {'opened' if state == 'open' else state}: {one.sentence}"
-            found.append(Moment(one.updated or one.opened, "incident", text, level, mark))
-    for wish in case.wishes:
-        mark = "command" if wish == case.act else ""
-        dry = ", as a dry run" if is_dry(wish) else ""
-        text = f"{wish.action} is ordered{dry}: {wish.reason}"
-        found.append(Moment(wish.issued, "command", text, "info", mark))
-        for report in case.report_on(wish):
-            found.append(_report(wish, report, case))  # noqa: PERF401  # nested twice reads worse
-    found += [
-        Moment(one.time, "refusal", f"{one.action} is refused: {one.reason}")
-        for one in case.refusals
-    ]
+def _said(case: Case) -> list[Moment]:
+    """Return what was decided and done, none earlier than what came before it.
+
+    The decider stamps with the time that it judges, which lags behind that of an executor's report.
+    """
+    found: list[Moment] = []
+    known: set[str] = set()
+    latest = case.history[0].opened
+    for message in case.said:
+        moment = _moment(message, case)
+        if moment is None:
+            continue
+        latest = max(latest, moment.time)
+        key = _once(message)
+        if key not in known:
+            found.append(replace(moment, time=latest))
+        known.add(key)
     return found
+
+
+def _once(message: Said) -> str:
+    """Return what must differ for a message to be told as another one."""
+    if isinstance(message, Incident):
+        return f"incident {message.state}"
+    if isinstance(message, Delivery):
+        return f"told {message.notifier} {message.state}"
+    return repr(message)
+
+
+def _moment(message: Said, case: Case) -> Moment | None:
+    match message:
+        case Incident():
+            return _state(message)
+        case IsolationCommand() | Proposal():
+            return _order(message, case)
+        case Refusal():
+            text = f"{message.action} is refused: {message.reason}"
+            return Moment(message.time, "refusal", text)
+        case ExecutionReport():
+            wish = next((one for one in case.wishes if one.id == message.command), None)
+            return _report(wish, message, case) if wish else None
+        case Delivery():
+            text, level = f"told by {message.notifier}: {message.state or 'the news'}", _INFO
+            if message.outcome not in {"done", "already"}:
+                text = f"could not be told by {message.notifier}: {message.detail}"
+                level = _WARNING
+            return Moment(message.time, "told", text, level)
+
+
+def _state(one: Incident) -> Moment:
+    level: Level = "good" if one.state in {"contained", "closed", "probation"} else one.severity
+    opened = one.state == "open"
+    text = f"incident {'opened' if opened else one.state}: {one.sentence}"
+    time = one.opened if opened else one.updated or one.opened
+    return Moment(time, "incident", text, level, "incident" if opened else "")
+
+
+def _order(message: IsolationCommand | Proposal, case: Case) -> Moment:
+    wish = message.command if isinstance(message, Proposal) else message
+    word = "is proposed, and waits for a person" if isinstance(message, Proposal) else "is ordered"
+    dry = ", as a dry run" if is_dry(wish) else ""
+    text = f"{wish.action} {word}{dry}: {wish.reason}"
+    return Moment(wish.issued, "command", text, "info", "command" if wish == case.act else "")
 
 
 def _report(wish: IsolationCommand, report: ExecutionReport, case: Case) -> Moment:
     done = report.outcome in {"done", "already"}
     word = outcome_words(wish, report)
     text = f"{word}: {report.detail}" if report.detail else word
-    mark = word if report == case.done or not done else ""
-    level: Level = ("info" if is_dry(wish) else "good") if done else "warning"
+    mark = word if report == case.done or report.outcome in {"failed", "refused"} else ""
+    level: Level = "good" if done else "info" if report.outcome == "expired" else "warning"
+    if is_dry(wish):
+        level = "info"
     return Moment(report.finished, "report", text, level, mark)
-
-
-def _told(case: Case) -> list[Moment]:
-    found: dict[tuple[str, str], Moment] = {}
-    for one in case.deliveries:
-        text, level = f"told by {one.notifier}: {one.state or 'the news'}", _INFO
-        if one.outcome not in {"done", "already"}:
-            text, level = f"could not be told by {one.notifier}: {one.detail}", _WARNING
-        found.setdefault((one.notifier, one.state), Moment(one.time, "told", text, level))
-    return list(found.values())
 
 
 def lead_words(case: Case, truth: Truth | None) -> tuple[str, str]:
@@ -206,104 +257,3 @@ def lead_words(case: Case, truth: Truth | None) -> tuple[str, str]:
         lead_s = decisive.exhaustion.time.since(done.finished)
         return duration_text(lead_s), "before the forecast limit"
     return "unknown", "no forecast was made"
-
-
-class CaseFile:
-    """An incident's file while the story goes on. Not safe for several threads by itself."""
-
-    def __init__(self, incident: Incident, thing: Thing) -> None:
-        """Open the file of an incident at a thing."""
-        self.history: list[Incident] = [incident]
-        self.thing = thing
-        self.commands: dict[str, IsolationCommand | Proposal] = {}
-        self.reports: dict[tuple[str, str], ExecutionReport] = {}
-        self.refusals: dict[str, Refusal] = {}
-        self.deliveries: list[Delivery] = []
-        self.exhibits: dict[Thing, Thing] = {}
-
-    @property
-    def incident(self) -> Incident:
-        """Return the incident as it was told last."""
-        return self.history[-1]
-
-    @property
-    def closed(self) -> bool:
-        """Tell whether it is over."""
-        return self.incident.state == "closed"
-
-    def update(self, incident: Incident) -> bool:
-        """Take the next state; tell whether it says something new."""
-        if incident in self.history:
-            return False
-        self.history.append(incident)
-        if len(self.history) > KEPT_MAX:
-            del self.history[KEPT_MAX // 2]
-        return True
-
-    def decide(self, message: IsolationCommand | Proposal | Refusal) -> bool:
-        """Take a decision; tell whether it is a new one."""
-        if isinstance(message, Refusal):
-            return _keep(self.refusals, message.id, message)
-        wish = message.command if isinstance(message, Proposal) else message
-        return _keep(self.commands, wish.id, message)
-
-    def report(self, report: ExecutionReport) -> bool:
-        """Take a report; tell whether it is a new one."""
-        return _keep(self.reports, (report.command, report.outcome), report)
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Note who was told."""
-        if len(self.deliveries) < KEPT_MAX:
-            self.deliveries.append(delivery)
-
-    def follow(self, beside: list[Thing]) -> None:
-        """Bring the readings up to date; `beside`: its node and neighbours, the largest first."""
-        until_ns = None
-        if self.closed:
-            end = self.incident.updated or self.incident.opened
-            until_ns = int(end) + nanoseconds(AFTERWARDS_S)
-        for thing in (self.thing, *beside):
-            if thing not in self.exhibits and len(self.exhibits) < NEIGHBOURS_MAX + 2:
-                self.exhibits[thing] = Thing(thing.scope)
-        for thing, exhibit in self.exhibits.items():
-            exhibit.extend(thing, EXHIBIT_POINTS_MAX, until_ns)
-
-    def seen(self) -> Case:
-        """Return the file as it stands now, as values of its own."""
-        names = short_names(one.scope for one in self.exhibits.values())
-        own = self.exhibits.get(self.thing)
-        beside = [one for one in self.exhibits.values() if one is not own and one.series]
-        node = next((one for one in beside if one.key.kind == "node"), None)
-        return Case(
-            incident=self.incident,
-            history=tuple(self.history),
-            suspicions=self._suspicions(),
-            commands=tuple(self.commands.values()),
-            reports=tuple(self.reports.values()),
-            refusals=tuple(self.refusals.values()),
-            deliveries=tuple(self.deliveries),
-            curve=own.curve(names[own.scope], self._signal(own)) if own and own.series else None,
-            neighbours=tuple(one.curve(names[one.scope]) for one in beside if one is not node),
-            node=node.curve(names[node.scope]) if node else None,
-        )
-
-    def _suspicions(self) -> tuple[Suspicion, ...]:
-        """Return the suspicions that led to this incident and came while it was open."""
-        opened = self.history[0].opened
-        until = (self.incident.updated or opened) if self.closed else None
-        told = self.thing.suspicions
-        calm = [i for i, one in enumerate(told) if one.state == "healthy" and one.time < opened]
-        since = calm[-1] + 1 if calm else 0
-        return tuple(one for one in told[since:] if until is None or one.time <= until)
-
-    def _signal(self, own: Thing) -> str | None:
-        """Return the signal that the incident is about, of those that were read."""
-        evidence = self.incident.evidence or self.history[0].evidence
-        return next((one.signal for one in evidence if one.signal in own.series), None)
-
-
-def _keep(kept: dict[K, V], key: K, value: V) -> bool:
-    if key in kept or len(kept) >= KEPT_MAX:
-        return False
-    kept[key] = value
-    return True

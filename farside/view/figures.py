@@ -83,10 +83,10 @@ def victim_figure(case: Case, truth: Truth | None, span: Span) -> Html | None:
     curve = case.curve
     if curve is None or not span.inside(curve.held):
         return None
-    width, height = 1000.0, 440.0
+    width, height = 1000.0, 450.0
     x = Scale(span.low_ns, span.high_ns, 78.0, width - 150)
     top, limit = sizes_of(curve, span)
-    y = Scale(0.0, top, height - 40, 84.0)
+    y = Scale(0.0, top, height - 40, 100.0)
     held = span.inside(curve.held)
     parts = [grid(time_ticks(x.low, x.high), byte_ticks(top), x, y)]
     parts += _file_area(curve, span, x, y)
@@ -99,7 +99,7 @@ def victim_figure(case: Case, truth: Truth | None, span: Span) -> Html | None:
     parts += _end_label(curve, held, limit, x, y)
     events = moments(case, truth)
     shown = [_mark(one) for one in events if one.mark and x.low <= one.time <= x.high]
-    parts.append(marks(shown, x, y.end, y.start, 4))
+    parts.append(marks(shown, x, y.end, y.start, 5))
     parts.append(label("time of day, UTC", x.end, height - 4, "axis", "end"))
     title = f"Memory of {curve.name} against its limit of {bytes_text(limit)}"
     return svg(width, height, title, *parts)
@@ -244,10 +244,12 @@ def beside_figure(curve: Curve, span: Span, act: Instant | None) -> Html:
 
 def countdown_figure(case: Case, truth: Truth | None, span: Span) -> Html | None:
     """Return each forecast at the time it was made: how many seconds it gave, with its range."""
+    # What is held grows no more: forecasts made after the act tell nothing.
+    until = min(span.high_ns, case.done.finished) if case.done else span.high_ns
     made = [
         one
         for one in case.suspicions
-        if one.exhaustion is not None and span.low_ns <= one.time <= span.high_ns
+        if one.exhaustion is not None and span.low_ns <= one.time <= until
     ]
     if len(made) < 3:
         return None

@@ -21,10 +21,10 @@ from bus.messages import (
     Watermark,
 )
 from bus.transport import Envelope
-from farside.view.cases import NEIGHBOURS_MAX, CaseFile
+from farside.view.casefiles import NEIGHBOURS_MAX, CaseFile
 from farside.view.events import event_of, report_event
 from farside.view.snapshot import Event
-from farside.view.things import KEPT, Key, Thing, encloses, short_names
+from farside.view.things import KEPT, Key, Thing, encloses, short_names, siblings
 from runtime.clock import nanoseconds
 
 AHEAD_S = 60.0  # a reading from farther in the future than this is a broken clock's
@@ -123,7 +123,7 @@ class Known:
             case = self.cases[message.id] = CaseFile(message, thing)
         else:
             last = case.incident
-            if not case.update(message):
+            if not case.take(message):
                 return
             if (last.state, last.sentence) == (message.state, message.sentence):
                 return
@@ -133,7 +133,7 @@ class Known:
     def _decide(self, message: IsolationCommand | Proposal | Refusal) -> None:
         wish = message.command if isinstance(message, Proposal) else message
         case = self.cases.get(wish.incident)
-        if case is not None and not case.decide(message):
+        if case is not None and not case.take(message):
             return
         if not isinstance(message, Refusal) and case is not None:
             self._case_of_command[wish.id] = wish.incident
@@ -144,9 +144,8 @@ class Known:
         if case is None:
             self._note(report_event(message, "", None))
             return
-        if case.report(message):
-            wish = case.commands[message.command]
-            command = wish.command if isinstance(wish, Proposal) else wish
+        if case.take(message):
+            command = case.commands[message.command]
             self._note(report_event(message, self._name(command.scope), command))
 
     def _hear(self, message: Message) -> None:
@@ -157,7 +156,7 @@ class Known:
         if isinstance(message, Delivery):
             case = self.cases.get(message.incident)
             if case is not None:
-                case.deliver(message)
+                case.take(message)
         scope = getattr(message, "scope", None)
         name = self._name(scope) if isinstance(scope, Scope) else ""
         self._note(event_of(message, name, None))
@@ -210,11 +209,11 @@ class Known:
                 self._case_of_command.pop(command, None)
 
     def beside(self, thing: Thing) -> list[Thing]:
-        """Return its node and the things beside it on that node, the largest first.
+        """Return its node and the things beside it: those of the same parent, then the largest.
 
         Where there are enough that live under a limit of the same kind (the same signal, else the
         same kind of thing), the others add nothing. What lies around or inside the thing is not
-        beside it.
+        beside it, and of two that lie in each other one is shown.
         """
         key = thing.key
         others = [
@@ -227,15 +226,22 @@ class Known:
             and not encloses(one.key, key)
             and not encloses(key, one.key)
         ]
-        others.sort(key=lambda one: (one.key.kind != key.kind, -one.peak))
         alike = [
             one for one in others if one.key.kind == key.kind and one.signal() == thing.signal()
         ]
         same = alike if len(alike) >= ENOUGH else [o for o in others if o.key.kind == key.kind]
-        chosen = same if len(same) >= ENOUGH else others
+        ranked = sorted(
+            same if len(same) >= ENOUGH else others,
+            key=lambda one: (not siblings(one.key, key), one.key.kind != key.kind, -one.peak),
+        )
+        chosen: list[Thing] = []
+        for one in ranked:
+            if not any(encloses(o.key, one.key) or encloses(one.key, o.key) for o in chosen):
+                chosen.append(one)
+            if len(chosen) == NEIGHBOURS_MAX:
+                break
         node = self.things.get(Key("node", key.node, ""))
-        found = [node] if node is not None and node is not thing else []
-        return found + chosen[:NEIGHBOURS_MAX]
+        return [node, *chosen] if node is not None and node is not thing else chosen
 
     def case_of(self, incident_id: str) -> CaseFile | None:
         """Return an incident's file, brought up to date."""

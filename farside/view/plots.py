@@ -189,11 +189,17 @@ def marks(events: Sequence[Mark], x: Scale, top: float, bottom: float, rows: int
     """
     # From right to left: a line that stands further right then never cuts words placed before.
     taken: list[list[tuple[float, float]]] = [[] for _ in range(rows)]
+    places = [x(event.at) for event in events]
     parts = []
     for event in sorted(events, reverse=True):
         at = x(event.at)
         width = len(event.words) * CHAR_WIDTH + 10
-        row, left = _place(at, width, x, taken)
+        # To the left stand lines that are still to be drawn.
+        sides = [at]
+        if not any(at - width < place < at for place in places):
+            sides.append(at - width)
+        inside = [left for left in sides if x.start - 60 <= left and left + width <= x.end + 140]
+        row, left = _place(at, width, inside, taken)
         head = top - 6 - (row or 0) * ROW_HEIGHT
         parts.append(
             el("line", x1=at, x2=at, y1=head - 8, y2=bottom, class_=f"mark {event.class_}")
@@ -211,18 +217,17 @@ def marks(events: Sequence[Mark], x: Scale, top: float, bottom: float, rows: int
 def _place(
     at: float,
     width: float,
-    x: Scale,
+    sides: Sequence[float],
     taken: Sequence[Sequence[tuple[float, float]]],
 ) -> tuple[int | None, float]:
-    """Return (row, left edge) for words beside a line: the lowest row, to the right if possible."""
-    for left in (at, at - width):
+    """Return (row, left edge) for words beside a line: the first side with room, the lowest row."""
+    for left in sides:
         for row, spans in enumerate(taken):
             # The line itself goes down through the rows below, and must not cut words there.
             if any(low < at < high for under in taken[:row] for low, high in under):
                 break
-            inside = x.start - 60 <= left and left + width <= x.end + 140
             ends = (left + 4, left + width) if left == at else (left, left + width - 4)
-            if inside and all(ends[1] <= low or ends[0] >= high for low, high in spans):
+            if all(ends[1] <= low or ends[0] >= high for low, high in spans):
                 return row, left
     return None, at
 

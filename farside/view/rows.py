@@ -1,7 +1,7 @@
 """One row of the table of scopes: what is known of a thing now, in one line."""
 
-from bus.messages import IsolationCommand, NodeHealth, Proposal
-from farside.view.cases import CaseFile
+from bus.messages import NodeHealth
+from farside.view.casefiles import CaseFile
 from farside.view.events import is_dry
 from farside.view.snapshot import Row
 from farside.view.things import Thing
@@ -59,10 +59,10 @@ def _effect(thing: Thing, case: CaseFile | None, now: Instant) -> tuple[str, Ins
     held, until, note = ("frozen", None, "") if thing.frozen() else ("", None, "")
     if case is None:
         return held, until, note
-    for (command_id, outcome), report in case.reports.items():
-        wish = case.commands.get(command_id)
-        command = wish.command if isinstance(wish, Proposal) else wish
-        if command is None or is_dry(command) or outcome not in {"done", "already"}:
+    commands = case.commands
+    for report in case.reports:
+        command = commands.get(report.command)
+        if command is None or is_dry(command) or report.outcome not in {"done", "already"}:
             continue
         action = command.action
         if action == "release":
@@ -86,18 +86,12 @@ def _waits(case: CaseFile | None) -> str:
     """Return why nothing was done, or what is under way, where that is so."""
     if case is None or case.closed:
         return ""
-    waiting = [
-        wish
-        for wish in case.commands.values()
-        if not any(command == _id(wish) for command, _ in case.reports)
-    ]
-    for wish in waiting:
-        if isinstance(wish, Proposal):
-            return f"{wish.command.action} waits for a person"
+    answered = {report.command for report in case.reports}
+    for wish in case.commands.values():
+        if wish.id in answered:
+            continue
+        if wish.id in case.proposed:
+            return f"{wish.action} waits for a person"
         return f"{wish.action} ordered" + (" (dry run)" if is_dry(wish) else "")
-    last = next(reversed(case.refusals.values()), None)
-    return f"{last.action} refused: {last.reason}" if last and not case.reports else ""
-
-
-def _id(wish: IsolationCommand | Proposal) -> str:
-    return wish.command.id if isinstance(wish, Proposal) else wish.id
+    last = case.refusals[-1] if case.refusals and not case.reports else None
+    return f"{last.action} refused: {last.reason}" if last else ""

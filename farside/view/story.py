@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from bus.messages import Incident, NodeHealth, Scope
 from bus.transport import Envelope
-from farside.view.cases import Case, CaseFile
+from farside.view.casefiles import CaseFile
+from farside.view.cases import Case
 from farside.view.known import Known, moved
 from farside.view.rows import row_of
 from farside.view.snapshot import About, Event, IncidentLine, Row, Snapshot

@@ -225,3 +225,14 @@ def encloses(outer: Key, inner: Key) -> bool:
         return False
     above = outer.name.rsplit("@", 1)[0].rstrip("/") + "/"
     return inner.name.startswith(above)
+
+
+def siblings(one: Key, other: Key) -> bool:
+    """Tell whether two containers have the same parent (what has no place in a tree has none)."""
+    if one.kind != "container" or other.kind != "container" or one.node != other.node:
+        return False
+    return _parent(one.name) == _parent(other.name)
+
+
+def _parent(name: str) -> str:
+    return name.rsplit("@", 1)[0].rpartition("/")[0]
