@@ -4,9 +4,11 @@ Not safe for several threads by itself: `farside.view.story` puts a lock around 
 """
 
 from collections import deque
+from operator import itemgetter
 
 from bus.messages import (
     Delivery,
+    Directive,
     ExecutionReport,
     Incident,
     IsolationCommand,
@@ -25,12 +27,14 @@ from farside.view.casefiles import NEIGHBOURS_MAX, CaseFile
 from farside.view.events import event_of, report_event
 from farside.view.snapshot import Event
 from farside.view.things import KEPT, Key, Thing, encloses, short_names, siblings
-from runtime.clock import nanoseconds
+from runtime.clock import Instant, nanoseconds
 
 AHEAD_S = 60.0  # a reading from farther in the future than this is a broken clock's
 TIDY_S = 5.0
 EVENTS_MAX = 400
 ENOUGH = 3  # neighbours of the same sort, so that others need not be shown
+EARLY_MAX = 64  # messages that wait for the incident or command they belong to
+Early = IsolationCommand | Proposal | Refusal | ExecutionReport | Delivery
 
 
 class Known:
@@ -47,7 +51,10 @@ class Known:
         self._tidied_ns = 0
         self.things: dict[Key, Thing] = {}
         self.cases: dict[str, CaseFile] = {}
-        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._appended = Instant(0)  # of the record in hand
+        self._early: deque[tuple[Instant, Early]] = deque(maxlen=EARLY_MAX)
+        self._directives: deque[str] = deque(maxlen=EARLY_MAX)
+        self._events: deque[tuple[Instant, Event]] = deque(maxlen=EVENTS_MAX)
         self.health: dict[str, NodeHealth] = {}
         self.nodes: dict[str, int] = {}  # when each node was read last, ns
         self.lags: dict[str, float] = {}
@@ -61,6 +68,7 @@ class Known:
         """Take one record of any topic."""
         self.now_ns = max(self.now_ns, int(envelope.appended))
         self.since_ns = self.since_ns or self.now_ns
+        self._appended = envelope.appended
         self._take(envelope.message)
         if self.now_ns - self._tidied_ns >= nanoseconds(TIDY_S):
             self._tidied_ns = self.now_ns
@@ -120,33 +128,60 @@ class Known:
             if thing is None:
                 return
             thing.scope = message.scope
-            case = self.cases[message.id] = CaseFile(message, thing)
+            case = self.cases[message.id] = CaseFile(message, thing, self._appended)
         else:
             last = case.incident
-            if not case.take(message):
+            if not case.take(message, self._appended):
                 return
             if (last.state, last.sentence) == (message.state, message.sentence):
                 return
         case.follow(self.beside(case.thing))
         self._note(event_of(message, self._name(message.scope), None))
+        self._again()
 
     def _decide(self, message: IsolationCommand | Proposal | Refusal) -> None:
         wish = message.command if isinstance(message, Proposal) else message
         case = self.cases.get(wish.incident)
-        if case is not None and not case.take(message):
+        if case is None:
+            self._early.append((self._appended, message))
             return
-        if not isinstance(message, Refusal) and case is not None:
+        if not case.take(message, self._appended):
+            return
+        if not isinstance(message, Refusal):
             self._case_of_command[wish.id] = wish.incident
         self._note(event_of(message, self._name(wish.scope), None))
+        self._again()
 
     def _report(self, message: ExecutionReport) -> None:
         case = self.cases.get(self._case_of_command.get(message.command, ""))
         if case is None:
-            self._note(report_event(message, "", None))
-            return
-        if case.take(message):
+            self._early.append((self._appended, message))
+        elif case.take(message, self._appended):
             command = case.commands[message.command]
             self._note(report_event(message, self._name(command.scope), command))
+
+    def _again(self) -> None:
+        """Try again what came before the incident or the command that it belongs to.
+
+        Nothing orders the topics against each other.
+        """
+        early, self._early = self._early, deque(maxlen=EARLY_MAX)
+        now = self._appended
+        for appended, message in early:
+            self._appended = appended
+            self._take(message)
+        self._appended = now
+
+    def _give_up(self) -> None:
+        """Tell at least what happened of that whose incident is not known, and never will be."""
+        oldest = self.now_ns - nanoseconds(TIDY_S)
+        for appended, message in list(self._early):
+            if appended < oldest:
+                self._early.remove((appended, message))
+                if isinstance(message, ExecutionReport):
+                    self._note(report_event(message, "", None), appended)
+                else:
+                    self._note(event_of(message, self._named(message), None), appended)
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, NodeHealth):
@@ -155,16 +190,26 @@ class Known:
             self.health[message.node] = message
         if isinstance(message, Delivery):
             case = self.cases.get(message.incident)
-            if case is not None:
-                case.take(message)
-        scope = getattr(message, "scope", None)
-        name = self._name(scope) if isinstance(scope, Scope) else ""
-        self._note(event_of(message, name, None))
+            if case is None:
+                self._early.append((self._appended, message))
+                return
+            if not case.take(message, self._appended):
+                return
+        if isinstance(message, Directive):
+            if message.id in self._directives:
+                return  # it is on the audit's topic, too
+            self._directives.append(message.id)
+        self._note(event_of(message, self._named(message), None))
 
-    def _note(self, event: Event | None) -> None:
+    def _note(self, event: Event | None, appended: Instant | None = None) -> None:
         if event is not None:
-            self.events.append(event)
+            self._events.append((appended or self._appended, event))
             self.happened += 1
+
+    @property
+    def events(self) -> list[Event]:
+        """Return what happened lately, in the order in which the log took it."""
+        return [event for _, event in sorted(self._events, key=itemgetter(0))]
 
     def _thing(self, scope: Scope, *, always: bool = False) -> Thing | None:
         key = Key.of(scope)
@@ -176,6 +221,7 @@ class Known:
 
     def _tidy(self) -> None:
         """Let go what is too old or too much."""
+        self._give_up()
         oldest_ns = self.now_ns - self._window_ns
         held = {case.thing.key for case in self.cases.values()}
         for key, thing in list(self.things.items()):
@@ -249,6 +295,11 @@ class Known:
         if case is not None:
             case.follow(self.beside(case.thing))
         return case
+
+    def _named(self, message: Message) -> str:
+        about = message.command if isinstance(message, Proposal) else message
+        scope = getattr(about, "scope", None)
+        return self._name(scope) if isinstance(scope, Scope) else ""
 
     def _name(self, scope: Scope) -> str:
         return short_names([scope])[scope]

@@ -2,6 +2,8 @@ import threading
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from bus.messages import (
@@ -16,7 +18,15 @@ from bus.messages import (
     Suspicion,
 )
 from bus.samples import Samples
-from bus.topics import TELEMETRY
+from bus.topics import (
+    COMMANDS,
+    DELIVERIES,
+    HEALTH,
+    INCIDENTS,
+    REPORTS,
+    SUSPICIONS,
+    TELEMETRY,
+)
 from bus.transport import Envelope
 from farside.view.cases import Truth, lead_words, moments
 from farside.view.snapshot import About, Row, Snapshot
@@ -137,6 +147,41 @@ def test_an_incidents_file_holds_its_way_in_order() -> None:
     assert case.decisive.time == composed.at(71)
     assert lead_words(case, TRUTH) == ("6 s", "before it would have met its limit")
     assert lead_words(case, None) == ("6 s", "before the forecast limit")
+
+
+@given(st.permutations([REPORTS, DELIVERIES, COMMANDS, INCIDENTS, SUSPICIONS]))
+def test_in_whatever_order_the_topics_are_read_the_same_is_told(order: list[str]) -> None:
+    told_in_order, shuffled = told(), Story()
+    records = composed.record()
+    for topic in (TELEMETRY, HEALTH, *order):
+        shuffled.see_all(one for one in records if one.topic == topic)
+    before, after = (one.incident(composed.INCIDENT) for one in (told_in_order, shuffled))
+    assert after.said == before.said
+    assert moments(after, TRUTH) == moments(before, TRUTH)
+
+
+def test_an_answer_to_an_order_that_was_never_seen_is_told_all_the_same() -> None:
+    story = Story()
+    done = ExecutionReport(
+        command="cmd-9",
+        executor="process",
+        outcome="done",
+        detail="it is so",
+        finished=composed.at(1),
+    )
+    story.see(envelope(done, 1))
+    assert story.events() == ()
+    story.see(batch(9, [("memory_unreclaimable_bytes", "", 1.0)]))
+    assert [one.text for one in story.events()] == ["command \u2013 it is so"]
+
+
+def test_what_has_the_same_parent_stands_first_and_of_two_in_each_other_one_is_shown() -> None:
+    sizes = {"/run/leak@1": 1e8, "/run/calm@2": 2e8, "/run/saw@3": 3e8, "/big@4": 9e9,
+             "/big/inner@5": 8e9, "/small@6": 1e6}  # fmt: skip
+    story = Story()
+    story.see(batch(1, [("container_memory_unreclaimable_bytes", *one) for one in sizes.items()]))
+    _, around = story.around(Scope("container", "", "n", "/run/leak@1"))
+    assert [one.name for one in around] == ["saw", "calm", "big", "small"]
 
 
 def test_neighbours_are_of_the_same_kind_and_ranked_by_size() -> None:
