@@ -27,11 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 Rows = slice | Indices
 State = dict[str, NDArray[Any]]
 """Named arrays of any element type: what a checkpoint writes down."""
+
+LARGEST = 1e37
+"""No model learns from a reading beyond this: float32 ends at 3.4e38, differences must fit too."""
 
 
 class SeriesModel(Protocol):
@@ -44,6 +48,11 @@ class SeriesModel(Protocol):
     @property
     def capacity(self) -> int:
         """Number of rows; row numbers run from 0 to capacity - 1."""
+        ...
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes that one series costs."""
         ...
 
     def grow(self, capacity: int) -> None:
@@ -139,6 +148,17 @@ class Columns:
         for name in self._kinds:
             setattr(self, name, np.array(state[name]))
         self._capacity = capacity
+
+
+def singles(values: Floats | Singles | float) -> Singles:
+    """Values as float32; what is too large for it becomes inf."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float32)
+
+
+def usable(values: Singles) -> Flags:
+    """Where there is a reading to learn from: not NaN, not inf, not beyond LARGEST."""
+    return np.asarray(np.abs(values) <= np.float32(LARGEST))
 
 
 def number_of(rows: Rows, capacity: int) -> int:

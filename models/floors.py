@@ -25,11 +25,16 @@ from models.base import (
     State,
     chosen,
     numbered,
+    singles,
+    usable,
 )
 from models.forecast import Forecast, History, Line, exhaustion, onset, swing_above
 from models.ring import NONE, Ring
 from models.trend import ALL_TESTS, LeakTest, Trend, examine, material, urgent
 from models.verdicts import Advanced, Verdicts, joined
+
+LATEST_S = 2.0**52
+"""A moment beyond this is no moment: seconds would no longer be told apart."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -47,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         if not self.widths_s or not all(0 < width < np.inf for width in self.widths_s):
             raise ValueError("widths_s: needs at least one width, each above 0")
         for narrow, wide in zip(self.widths_s, self.widths_s[1:], strict=False):
-            if wide <= narrow or wide % narrow != 0:
+            if wide <= narrow or abs(wide / narrow - round(wide / narrow)) > 1e-9:
                 raise ValueError(f"widths_s: {wide:g} is no whole multiple of {narrow:g}")
         if not 12 <= self.blocks <= 30 or self.blocks % 6:
             raise ValueError(f"blocks: {self.blocks} is not one of 12, 18, 24, 30")
@@ -67,7 +72,7 @@ class FloorRings:
         self._heads = _Heads(capacity)
         self._rings = tuple(Ring(settings.blocks, capacity) for _ in settings.widths_s)
         self._ratios = tuple(
-            int(wide // narrow)
+            round(wide / narrow)
             for narrow, wide in zip(settings.widths_s, settings.widths_s[1:], strict=False)
         )
 
@@ -119,9 +124,10 @@ class FloorRings:
 
         A reading that is missing (NaN, inf) or not newer than its row's last one is passed over.
         """
-        levels = np.asarray(values, dtype=np.float32)
+        levels = singles(values)
         moments = np.asarray(time_s, dtype=np.float64)
-        taken = np.isfinite(levels) & np.isfinite(moments) & (moments > self._heads.time_s[rows])
+        known = usable(levels) & (np.abs(moments) < LATEST_S)
+        taken = known & (moments > self._heads.time_s[rows])
         if not taken.any():
             return Advanced()
         if not taken.all():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.base import Columns, Floats, Indices, Kind, Rows, numbered
+from models.base import Columns, Floats, Indices, Kind, Rows, Singles, numbered
 
 NONE = -(2**62)
 """No block: what a fresh row has as its open and as its newest closed block."""
@@ -20,28 +20,27 @@ BRIDGE_BLOCKS_MAX = 2
 """A hole of at most this many blocks is bridged on a straight line; a longer one starts anew."""
 
 Index = NDArray[np.int64]
-Level = NDArray[np.float32]
 
 
 class Closed(NamedTuple):
     """The blocks that were just closed, one for each row: which, its lowest and highest value."""
 
     number: Index
-    low: Level
-    high: Level
+    low: Singles
+    high: Singles
 
 
 class Ring(Columns):
     """Floors at one width for all series; one block more than a window, so that two windows fit."""
 
-    floors: Level
+    floors: Singles
     newest: Index
     filled: NDArray[np.uint8]
     bridged: NDArray[np.uint32]
     open: Index
-    low: Level
-    high: Level
-    swing: Level
+    low: Singles
+    high: Singles
+    swing: Singles
 
     def __init__(self, blocks: int, capacity: int) -> None:
         self.blocks = blocks
@@ -62,7 +61,7 @@ class Ring(Columns):
             },
         )
 
-    def absorb(self, rows: Rows, index: Index, low: Level, high: Level) -> None:
+    def absorb(self, rows: Rows, index: Index, low: Singles, high: Singles) -> None:
         """Take readings (or a narrower ring's closed block) into the open block `index`.
 
         A row whose open block is another one starts this one; the caller has closed the other.
@@ -96,7 +95,7 @@ class Ring(Columns):
         self.open[rows] = NONE
         return closed
 
-    def _close_apart(self, rows: Indices, closed: Closed, missing: Index, swing: Level) -> None:
+    def _close_apart(self, rows: Indices, closed: Closed, missing: Index, swing: Singles) -> None:
         """Close blocks that lie in different slots, or have a hole before them."""
         anew = missing > BRIDGE_BLOCKS_MAX
         hole = np.where(anew, 0, missing)
@@ -117,7 +116,7 @@ class Ring(Columns):
             faded = np.where(hole >= step, faded * self._fade, faded)
         self.swing[rows] = np.where(anew, swing, np.maximum(swing, faded))
 
-    def ends(self, rows: Rows, back: int) -> tuple[Level, Level]:
+    def ends(self, rows: Rows, back: int) -> tuple[Singles, Singles]:
         """First and last floor of the window that ends `back` blocks before the newest one."""
         newest = self.newest[rows]
         if len(newest) and (newest == newest[0]).all():
