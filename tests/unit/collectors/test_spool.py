@@ -1,0 +1,90 @@
+"""What waits for the bus: in order, bounded, telemetry given up before faults."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.messages import LogLine, SampleBatch
+from bus.samples import Samples
+from collectors.spool import Settings, Spool
+from runtime.clock import Instant
+
+ABOUT = {"cluster": "c", "node": "n", "boot": "b", "start": "s", "time": Instant(1)}
+LAYOUT = Samples.of([("m", "d", 1.0)]).layout
+
+
+def batch(sequence: int) -> SampleBatch:
+    samples = Samples(LAYOUT, b"\0" * 8)
+    return SampleBatch(**ABOUT, sequence=sequence, samples=samples)  # type: ignore[arg-type]
+
+
+def line(sequence: int, text: str = "t") -> LogLine:
+    return LogLine(**ABOUT, sequence=sequence, source="kernel", text=text)  # type: ignore[arg-type]
+
+
+def drained(spool: Spool) -> list[int]:
+    found = []
+    while (record := spool.head()) is not None:
+        found.append(record.sequence)
+        spool.taken()
+    return found
+
+
+def test_records_leave_in_the_order_of_their_numbers() -> None:
+    spool = Spool()
+    for record in (batch(1), line(2), line(3), batch(4), line(5)):
+        spool.append(record)
+    assert drained(spool) == [1, 2, 3, 4, 5]
+
+
+def test_a_record_stays_until_the_bus_has_it() -> None:
+    spool = Spool()
+    spool.append(batch(1))
+    assert [spool.head(), spool.head(), len(spool)] == [batch(1), batch(1), 1]
+
+
+def test_the_oldest_telemetry_is_given_up_first_and_counted() -> None:
+    spool = Spool(Settings(records_max=3))
+    for record in (line(1), batch(2), batch(3), line(4), batch(5)):
+        spool.append(record)
+    assert (spool.dropped, drained(spool)) == ({"batch": 2, "line": 0}, [1, 4, 5])
+
+
+def test_lines_are_given_up_only_where_nothing_else_is_left() -> None:
+    spool = Spool(Settings(records_max=2))
+    for record in (line(1), line(2), batch(3), line(4)):
+        spool.append(record)
+    assert (spool.dropped, drained(spool)) == ({"batch": 1, "line": 1}, [2, 4])
+
+
+def test_memory_is_bounded_by_what_long_lines_hold() -> None:
+    spool = Spool(Settings(bytes_max=1 << 16))
+    for number in range(100):
+        spool.append(line(number, "x" * 8192))
+    assert (spool.bytes <= 1 << 16, len(spool), spool.dropped["line"]) == (True, 3, 97)
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20])
+def test_what_is_larger_than_all_room_is_given_up_itself(size: int) -> None:
+    spool = Spool(Settings(bytes_max=1 << 16))
+    spool.append(line(1, "x" * size))
+    assert (len(spool), spool.bytes, spool.dropped["line"]) == (0, 0, 1)
+
+
+@given(st.lists(st.sampled_from("blt")), st.integers(1, 6))
+def test_whatever_happens_it_is_ordered_bounded_and_every_record_is_accounted_for(
+    steps: list[str], limit: int
+) -> None:
+    spool = Spool(Settings(records_max=limit))
+    added, left = 0, []
+    for step in steps:
+        record = spool.head()
+        if step == "t" and record is not None:
+            left.append(record.sequence)
+            spool.taken()
+        elif step != "t":
+            added += 1
+            spool.append(batch(added) if step == "b" else line(added))
+        assert len(spool) <= limit
+    left += drained(spool)
+    assert (left, len(left) + sum(spool.dropped.values()), spool.bytes) == (sorted(left), added, 0)
