@@ -215,8 +215,8 @@ def _neighbours(case: Case, span: Span) -> Html | None:
         el("h2", "Beside it on the same node"),
         el(
             "p",
-            "Over the same time, each against its own limit, the largest first. "
-            "What is said of each is read off its numbers."
+            "Over the same time, each against its own limit: what has the same parent, then the "
+            "largest. What is said of each is read off its numbers."
             + (" The thin line is the moment of the act." if act else ""),
         ),
         el("div", (small(one, span, act) for one in beside), class_="beside small"),

@@ -62,6 +62,15 @@ class Room(NamedTuple):
     events: int
 
 
+class Column(NamedTuple):
+    """One column of the table of scopes."""
+
+    header: str
+    width: int
+    cell: Callable[[Row], Text]
+    right: bool = False
+
+
 class Screen:
     """Draws snapshots on a console."""
 
@@ -180,56 +189,61 @@ class Screen:
         return line
 
     def _table(self, snapshot: Snapshot, rows: int, width: int) -> Table:
-        wide, widest = width >= WIDE, width >= WIDEST
-        bar = min(20, 8 + max(width - 80, 0) // 8)
+        columns = self._columns(width, snapshot.time)
         table = Table(
             box=None, pad_edge=False, expand=True, header_style="dim", padding=(0, 1, 0, 0)
         )
-        table.add_column("scope", no_wrap=True, ratio=3, min_width=12, overflow=self._cut)
-        if wide:
-            table.add_column("kind", no_wrap=True, width=9)
-        table.add_column("used", justify="right", no_wrap=True, width=8)
-        if width >= NARROW:
-            table.add_column("", no_wrap=True, width=bar)
-        table.add_column("limit", no_wrap=True, width=8)
-        table.add_column(
-            "growth 5 s" if wide else "growth", justify="right", no_wrap=True, width=10
-        )
-        if wide:
-            if widest:
-                table.add_column("30 s", justify="right", no_wrap=True, width=10)
-            table.add_column("file cache", justify="right", no_wrap=True, width=10)
-        table.add_column("health", no_wrap=True, width=9)
-        table.add_column(
-            "limit met in" if width >= NARROW else "limit in",
-            no_wrap=True,
-            width=_ahead_width(width),
-            overflow=self._cut,
-        )
+        for column in columns:
+            table.add_column(
+                column.header,
+                justify="right" if column.right else "left",
+                width=column.width,
+                no_wrap=True,
+                overflow=self._cut,
+            )
         for row in snapshot.rows[:rows]:
-            table.add_row(*self._cells(row, snapshot.time, bar, width))
+            table.add_row(*(column.cell(row) for column in columns))
         return table
 
-    def _cells(self, row: Row, now: Instant, bar: int, width: int) -> list[Text]:
+    def _columns(self, width: int, now: Instant) -> list[Column]:
+        """Return the columns for which there is room; the name gets what the others leave."""
         wide = width >= WIDE
-        colour = _COLOURS.get(row.health, "yellow")
-        loud = row.attention > 0
-        name = self._text(row.name, "bold" if loud else "default")
-        cells = [name]
-        if wide:
-            cells.append(self._text(row.scope.kind, "dim"))
-        cells.append(self._size(row.used))
-        if width >= NARROW:
-            cells.append(self._bar(row, bar, colour))
-        cells += [self._size(row.limit), self._rate(row.growth_5s)]
-        if width >= WIDEST:
-            cells.append(self._rate(row.growth_30s))
-        if wide:
-            cells.append(self._size(row.file_bytes))
-        cells.append(self._text(row.health, colour))
-        ahead = ahead_text(row, now, _ahead_width(width))
-        cells.append(self._text(ahead or row.note, "bold" if ahead else "dim"))
-        return cells
+        ahead = 22 if wide else 16 if width >= NARROW else 9
+        bar = min(20, 8 + max(width - 80, 0) // 8)
+        fixed = [
+            (wide, Column("kind", 9, lambda row: self._text(row.scope.kind, "dim"))),
+            (True, Column("used", 8, lambda row: self._size(row.used), right=True)),
+            (width >= NARROW, Column("", bar, lambda row: self._bar(row, bar))),
+            (True, Column("limit", 8, lambda row: self._size(row.limit))),
+            (True, Column("growth", 10, lambda row: self._rate(row.growth_5s), right=True)),
+            (
+                width >= WIDEST,
+                Column("over 30 s", 10, lambda row: self._rate(row.growth_30s), right=True),
+            ),
+            (wide, Column("file cache", 10, lambda row: self._size(row.file_bytes), right=True)),
+            (True, Column("health", 9, lambda row: self._text(row.health, _colour(row)))),
+            (
+                True,
+                Column(
+                    "limit met in" if ahead > 9 else "limit in",
+                    ahead,
+                    lambda row: self._ahead(row, now, ahead),
+                ),
+            ),
+        ]
+        shown = [column for there, column in fixed if there]
+        left = max(width - sum(column.width + 1 for column in shown) - 1, 6)
+        return [Column("scope", left, lambda row: self._name(row, left)), *shown]
+
+    def _name(self, row: Row, width: int) -> Text:
+        name = row.name
+        if len(name) > width and row.scope.kind == "container":
+            name = "\u2026" + name[1 - width :]  # the end of a path tells more than its beginning
+        return self._text(name, "bold" if row.attention else "default")
+
+    def _ahead(self, row: Row, now: Instant, width: int) -> Text:
+        ahead = ahead_text(row, now, width)
+        return self._text(ahead or row.note, "bold" if ahead else "dim")
 
     def _size(self, size: float | None) -> Text:
         return self._text("" if size is None else bytes_text(size))
@@ -242,12 +256,12 @@ class Screen:
             return self._text("0", "dim")
         return self._text(("+" if rate > 0 else "") + rate_text(rate))
 
-    def _bar(self, row: Row, width: int, colour: str) -> Text:
+    def _bar(self, row: Row, width: int) -> Text:
         if row.used is None or not row.limit:
             return Text()
         filled = min(max(round(width * row.used / row.limit), 0), width)
         bar = Text()
-        bar.append(self._plain("\u2501" * filled), style=colour)
+        bar.append(self._plain("\u2501" * filled), style=_colour(row))
         bar.append(self._plain("\u2500" * (width - filled)), style="dim")
         return bar
 
@@ -314,10 +328,8 @@ def share_room(snapshot: Snapshot, width: int, height: int) -> Room:
     return Room(rows, incidents, events)
 
 
-def _ahead_width(width: int) -> int:
-    if width >= WIDE:
-        return 22
-    return 16 if width >= NARROW else 9
+def _colour(row: Row) -> str:
+    return _COLOURS.get(row.health, "yellow")
 
 
 def ahead_text(row: Row, now: Instant, width: int) -> str:
