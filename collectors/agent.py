@@ -101,11 +101,15 @@ class Agent:
         self._clock = clock
         self._partition = partition
         self._beat = beat
-        self._changed = threading.Condition()
+        self._asking = threading.Lock()
+        self._answered = threading.Condition(self._asking)
         self._runners = [
-            Runner(name, collector, clock, self._changed, self._found)
+            Runner(name, collector, clock, self._asking, self._answered, self._found)
             for name, collector in collectors.items()
         ]
+        self._counting = {
+            name: one for name, one in collectors.items() if isinstance(one, Counting)
+        }
         self._hanging: set[str] = set()
         self._layouts: dict[tuple[Pair, ...], Layout] = {}
         self._sending = threading.Lock()
@@ -171,7 +175,7 @@ class Agent:
             self._sink.flush(_JOIN_S)
         except Unavailable as error:
             self._log.warning("the last records may be lost", why=str(error))
-        with self._changed:
+        with self._asking:
             for runner in self._runners:
                 runner.stop()
         end_s = self._clock.monotonic() + _JOIN_S
@@ -182,7 +186,7 @@ class Agent:
 
     def _ask_all(self, now: Instant) -> list[tuple[Runner, Answer]]:
         end_s = self._clock.monotonic() + self._settings.deadline_s
-        with self._changed:
+        with self._asking:
             # One that answers the listener just now is not hanging: its answer will do.
             waited = [
                 runner for runner in self._runners if runner.ask(now) or not self._hung(runner)
@@ -199,14 +203,14 @@ class Agent:
             left_s = end_s - self._clock.monotonic()
             if left_s <= 0:
                 return
-            self._changed.wait(min(left_s, _SLICE_S))
+            self._answered.wait(min(left_s, _SLICE_S))
 
     def _judge(self, runner: Runner, answer: Answer) -> None:
         """Count how a collector did; say so when one begins or ends to hang."""
         name = runner.name
         self._vitals.collected(name, answer)
-        if isinstance(runner.collector, Counting) and answer.state == "answered":
-            self._vitals.counted(name, runner.collector.counts())
+        if answer.state == "answered" and name in self._counting:
+            self._vitals.counted(name, self._counting[name].counts())
         if answer.state == "hanging" and name not in self._hanging:
             self._hanging.add(name)
             self._vitals.hangs.labels(name).inc()
@@ -229,7 +233,7 @@ class Agent:
                 news = False  # the turn of the period tells what is wrong
                 self._clock.wait(stop, _LISTEN_S)
             if news:
-                with self._changed:
+                with self._asking:
                     runner.ask(self._clock.now())
                     self._wait([runner], self._clock.monotonic() + self._settings.deadline_s)
                 self._clock.wait(stop, _PAUSE_S)

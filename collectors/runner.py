@@ -33,14 +33,21 @@ class Runner:
         name: str,
         collector: Collector,
         clock: Clock,
-        changed: threading.Condition,
+        lock: threading.Lock,
+        answered: threading.Condition,
         found: Callable[[list[FoundLine]], None],
     ) -> None:
-        """Wait to be asked; `changed` guards and announces all state, `found` takes log lines."""
+        """Wait to be asked.
+
+        `lock` guards the state of all runners, `answered` (on that lock) announces answers, `found`
+        takes log lines.
+        """
         self.name = name
         self.collector = collector
         self._clock = clock
-        self._changed = changed
+        self._lock = lock
+        self._answered = answered
+        self._wanted = threading.Condition(lock)
         self._found = found
         self._asked: Instant | None = None
         self._began_s = 0.0
@@ -67,7 +74,7 @@ class Runner:
             self._thread.start()
         self._busy, self._asked, self._answer = True, now, None
         self._began_s = self._clock.monotonic()
-        self._changed.notify_all()
+        self._wanted.notify()
         return True
 
     def answer(self) -> Answer:
@@ -79,7 +86,7 @@ class Runner:
     def stop(self) -> None:
         """End the thread once it is idle (under the lock)."""
         self._stopping = True
-        self._changed.notify_all()
+        self._wanted.notify()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread's end, and close the collector where it came."""
@@ -93,16 +100,16 @@ class Runner:
     def _run(self) -> None:
         while (now := self._next()) is not None:
             state, reading = self._collect(now)
-            with self._changed:
+            with self._lock:
                 took_s = self._clock.monotonic() - self._began_s
                 self._answer = Answer(state, took_s, reading)
                 self._busy = False
-                self._changed.notify_all()
+                self._answered.notify_all()
 
     def _next(self) -> Instant | None:
-        with self._changed:
+        with self._wanted:
             while self._asked is None and not self._stopping:
-                self._changed.wait()
+                self._wanted.wait()
             now, self._asked = self._asked, None
             return now
 
