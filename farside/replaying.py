@@ -5,6 +5,9 @@ cell whose telemetry is there, incidents, commands) is worked out anew, not beli
 """
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from bus.messages import (
     ExecutionReport,
@@ -26,6 +29,17 @@ from detector.scorer import Scorer
 from farside.parts import Parts
 
 SHOWN = (Suspicion, Incident, IsolationCommand, Refusal)
+
+
+CoreState = tuple[bytes, dict[str, NDArray[Any]]]
+
+
+class SavedReplay(NamedTuple):
+    """The state of both cores, the scorers' by partition, and the next offsets between them."""
+
+    decider: CoreState
+    scorers: dict[int, CoreState]
+    offsets: tuple[int, int]
 
 
 class Replay:
@@ -52,6 +66,21 @@ class Replay:
                 yield from self._judged(Output(SUSPICIONS, cell, message), envelope)
         elif envelope.topic in {REPORTS, DIRECTIVES, INVENTORY}:
             yield from self._decided([envelope])
+
+    def save(self) -> SavedReplay:
+        """Return where it stands, as its checkpoints would hold it."""
+        return SavedReplay(
+            self._decider.save(),
+            {partition: scorer.save() for partition, scorer in self._scorers.items()},
+            (self._offset, self._report_offset),
+        )
+
+    def load(self, saved: SavedReplay) -> None:
+        """Go on where another one stood."""
+        self._decider.load(*saved.decider)
+        for partition, state in saved.scorers.items():
+            self._scorer(partition).load(*state)
+        self._offset, self._report_offset = saved.offsets
 
     def _judged(self, output: Output, cause: Envelope) -> Iterator[Message]:
         if output.topic != SUSPICIONS:

@@ -27,10 +27,16 @@ from runtime.clock import SystemClock
     default=None,
     help="Where the incident's page goes.  [default: farside-demo-SEED.html here]",
 )
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write everything that passed over the bus to this file, for replay and explain.",
+)
 @json_option
 def command(
     seed: int | None,
     page: Path | None,
+    record: Path | None,
     *,
     no_leak: bool,
     hard: bool,
@@ -52,7 +58,7 @@ def command(
 
     with tempfile.TemporaryDirectory(prefix="farside-demo-") as folder:
         screen = None if as_json else Screen(console)
-        plan, result, assembly = perform(wishes, Path(folder), say, screen)
+        plan, result, assembly = perform(wishes, Path(folder), say, screen, record)
     text = page_of(result, assembly)
     if text is not None:
         page = _write(text, page or Path(f"farside-demo-{seed}.html"))

@@ -65,16 +65,15 @@ def perform(
     folder: Path,
     say: Callable[[str], None],
     screen: Screen | None,
-    clock: Clock | None = None,
+    record: Path | None = None,
 ) -> tuple[Plan, Result, Assembly]:
     """Perform one run in `folder` and judge it.
 
-    `screen` None shows nothing while it runs.
+    `screen` None shows nothing while it runs; `record` is written as `up --record` does.
 
     Errors: `NotPermitted`, `Misconfigured`, `Unavailable` where the machine can't carry it.
     """
-    clock = clock or SystemClock()
-    tree = SysTree()
+    clock, tree = SystemClock(), SysTree()
     plan = draw(
         wishes.seed,
         hard=wishes.hard,
@@ -89,7 +88,7 @@ def perform(
             say(line)
         site = Site(read_settings(_configuration(arena, folder, act=wishes.act)), clock, tree)
         logs.set_up("warning", "console")
-        assembly = build_up(site, sys.stderr)
+        assembly = build_up(site, sys.stderr, record)
         for note in assembly.notes:
             say(note)
         records = Records(assembly.bus.source(list(TOPICS)))
