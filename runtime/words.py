@@ -74,6 +74,16 @@ def interval_text(low_s: float | None, high_s: float | None) -> str:
     return f"{low} {_DASH} {high}"
 
 
+def estimate_text(best_s: float, low_s: float, high_s: float) -> str:
+    """Return an estimate with its range: (7, 6, 9) is "7 s (6\u20139 s)"; alone where they agree.
+
+    What is past counts as now.
+    """
+    best = duration_text(max(best_s, 0.0))
+    between = interval_text(max(low_s, 0.0), max(high_s, 0.0))
+    return best if between == best else f"{best} ({between})"
+
+
 def share_text(share: float | None) -> str:
     """Return a share of one in percent: 0.853 is "85 %"; a small one keeps a decimal."""
     if share is None or not math.isfinite(share):

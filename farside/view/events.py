@@ -15,7 +15,7 @@ from bus.messages import (
 )
 from farside.view.snapshot import Event, EventKind, Level
 from runtime.clock import Instant
-from runtime.words import duration_text, interval_text, plain_text, share_text
+from runtime.words import estimate_text, plain_text, share_text
 
 TEXT_CHARS_MAX = 400
 DONE_WORDS = {
@@ -56,8 +56,8 @@ def forecast_words(suspicion: Suspicion) -> str:
     end = suspicion.exhaustion
     if end is None:
         return ""
-    best, low, high = (moment.since(suspicion.time) for moment in (end.time, end.low, end.high))
-    return f"in {duration_text(max(best, 0))} ({interval_text(max(low, 0), max(high, 0))})"
+    ahead = (moment.since(suspicion.time) for moment in (end.time, end.low, end.high))
+    return f"in {estimate_text(*ahead)}"
 
 
 def event_of(message: Message, name: str, previous: Suspicion | None) -> Event | None:

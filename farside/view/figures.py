@@ -23,7 +23,7 @@ from farside.view.plots import (
 from farside.view.series import Point
 from farside.view.things import Curve
 from runtime.clock import Instant, nanoseconds
-from runtime.words import bytes_text, duration_text, interval_text
+from runtime.words import bytes_text, estimate_text
 
 MATERIAL = 0.04  # file pages below this share of what is held are not drawn
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -281,8 +281,7 @@ def countdown_figure(case: Case, truth: Truth | None, span: Span) -> Html | None
 
 def _said(suspicion: Suspicion, x: Scale, y: float, shift: float, anchor: str) -> Html:
     """Return a forecast's words beside its place in the countdown."""
-    best, low, high = (_left(suspicion, end) for end in ("time", "low", "high"))
-    words = f"{duration_text(best)} ({interval_text(low, high)})"
+    words = estimate_text(*(_left(suspicion, end) for end in ("time", "low", "high")))
     return label(words, x(int(suspicion.time)) + shift, max(y, 12.0), "forecast", anchor)
 
 

@@ -19,7 +19,7 @@ from runtime.clock import Clock, Instant, SystemClock
 from runtime.words import (
     bytes_text,
     duration_text,
-    interval_text,
+    estimate_text,
     plain_text,
     rate_text,
     share_text,
@@ -167,7 +167,9 @@ class Screen:
         if snapshot.since is not None:
             ran = duration_text(max(snapshot.time.since(snapshot.since), 0))
             left.append(self._plain(f"  running for {ran}"), style="default")
-        lag = "no judgement yet" if snapshot.lag_s is None else duration_text(snapshot.lag_s)
+        lag = (
+            "no judgement yet" if snapshot.lag_s is None else duration_text(max(snapshot.lag_s, 0))
+        )
         right = self._text(f"{clock_text(snapshot.time)} UTC \u00b7 lag {lag}", "dim")
         top = Table.grid(expand=True)
         top.add_column(no_wrap=True)
@@ -340,9 +342,8 @@ def ahead_text(row: Row, now: Instant, width: int) -> str:
     best_s, low_s, high_s = (moment.since(now) for moment in (end.time, end.low, end.high))
     if best_s <= 0:
         return "now"
-    best = duration_text(best_s)
-    full = f"{best} ({interval_text(max(low_s, 0), max(high_s, 0))})"
-    return full if len(full) <= width else best
+    full = estimate_text(best_s, low_s, high_s)
+    return full if len(full) <= width else duration_text(best_s)
 
 
 def lines(previous: Snapshot | None, current: Snapshot) -> list[str]:

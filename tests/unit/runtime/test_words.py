@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from runtime.words import (
     bytes_text,
     duration_text,
+    estimate_text,
     interval_text,
     plain_text,
     quantity_text,
@@ -99,6 +100,12 @@ def test_a_duration_is_told_in_at_most_two_units(duration: float | None, text: s
 )
 def test_a_range_of_durations_names_a_shared_unit_once(low: float, high: float, text: str) -> None:
     assert interval_text(low, high) == text
+
+
+def test_an_estimate_names_its_range_unless_both_read_the_same() -> None:
+    assert estimate_text(7.3, 6.1, 9.4) == "7 s (6\u20139 s)"
+    assert estimate_text(3.1, 2.9, 3.3) == "3 s"
+    assert estimate_text(-1, -2, 4) == "0 s (0\u20134 s)"
 
 
 def test_a_share_is_told_in_percent() -> None:
