@@ -277,7 +277,10 @@ class Screen:
             grid.add_column(ratio=1)
             grid.add_row(
                 self._text(one.state, style),
-                self._text((one.sentence or one.scope.label)[:fits], "default" if done else "bold"),
+                self._text(
+                    plain_text(one.sentence or one.scope.label, fits),
+                    "default" if done else "bold",
+                ),
             )
             yield grid
 
