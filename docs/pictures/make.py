@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the pictures of the documentation from a recorded run (`farside up --record`, the demo).
 
-    python docs/pictures/make.py RECORD [--onset TIME --limit-time TIME] [--at TIME]
+    python docs/pictures/make.py RECORD [--onset TIME --limit-time TIME] [--only farside-demo-7/]
 
 writes beside this file: terminal.svg and terminal.png (the live view when the act was ordered, or
 at --at), incident-page.png and incident-page-dark.png. The PNG files need a Chromium, which reads
@@ -17,11 +17,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
+from msgspec import structs
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from bus.messages import Incident, IsolationCommand
+from bus.messages import Incident, IsolationCommand, SampleBatch
 from bus.records import Broken, load
+from bus.samples import Samples
 from bus.transport import Envelope
 from farside.view.cases import Truth
 from farside.view.page import incident_page
@@ -81,6 +83,7 @@ clip-path="url(#{unique_id}-clip-terminal)">
 @click.option("--limit-time", help="When it would have met its limit (RFC 3339).")
 @click.option("--at", "moment", help="The moment of the terminal's picture (RFC 3339).")
 @click.option("--acting-on", default="", help="What the view says behind: acting on.")
+@click.option("--only", default="", help="Leave out containers and processes without this text.")
 @click.option("--height", default=2080, help="Pixels of the page that its picture shows.")
 def make(
     record: Path,
@@ -89,10 +92,11 @@ def make(
     limit_time: str | None,
     moment: str | None,
     acting_on: str,
+    only: str,
     height: int,
 ) -> None:
     """Make all pictures from RECORD, a file of JSON Lines."""
-    envelopes = read(record)
+    envelopes = [narrowed(one, only) for one in read(record)]
     out.mkdir(parents=True, exist_ok=True)
     end = Instant.parse(moment) if moment else moment_of(envelopes)
     about = About(acting=True, acting_on=acting_on, host=host_of(envelopes))
@@ -119,6 +123,18 @@ def read(path: Path) -> list[Envelope]:
     if broken is not None:
         raise Rejected(f"{path} line {broken.line}: {broken.reason}: {broken.detail}")
     return [one for one in found if isinstance(one, Envelope)]
+
+
+def narrowed(envelope: Envelope, only: str) -> Envelope:
+    """Return a record without the readings of things whose name lacks a text.
+
+    A machine runs much that has nothing to do with what a picture is to show.
+    """
+    batch = envelope.message
+    if not only or not isinstance(batch, SampleBatch):
+        return envelope
+    kept = Samples.of(one for one in batch.samples if not one.device or only in one.device)
+    return envelope._replace(message=structs.replace(batch, samples=kept))
 
 
 def host_of(envelopes: Iterable[Envelope]) -> str:
