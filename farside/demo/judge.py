@@ -131,7 +131,7 @@ def judge(plan: Plan, truth: Truth, records: Sequence[Envelope], *, acting: bool
     result = _seen(plan, truth, story, acting=acting)
     failures = [*_failed_neighbours(plan, result)]
     if plan.leak is None:
-        failures += _failed_control(story)
+        failures += _failed_control(story, truth)
     elif acting:
         failures += _failed_catch(result, story)
     else:
@@ -205,12 +205,26 @@ def _failed_neighbours(plan: Plan, result: Result) -> list[str]:
     return failures
 
 
-def _failed_control(story: _Story) -> list[str]:
-    opened = {one.id: one for one in reversed(story.incidents)}  # the first of each id wins
+def _failed_control(story: _Story, truth: Truth) -> list[str]:
+    # The first of each id wins. What else runs on this machine may really be ill.
+    found = [one for one in story.incidents if not _foreign(one.scope, truth)]
+    opened = {one.id: one for one in reversed(found)}
     return [
         f"an incident was opened though nothing leaks: {one.sentence or one.scope.label}"
         for one in reversed(opened.values())
     ]
+
+
+def _foreign(scope: Scope, truth: Truth) -> bool:
+    """Tell whether a container or process is neither one of the run's own nor around one."""
+    if scope.kind not in {"container", "process"}:
+        return False
+    around = f"{scope.name.rpartition('@')[0].rstrip('/')}/"
+    return not any(
+        means(scope, fate.child)
+        or (scope.kind == "container" and fate.child.device.startswith(around))
+        for fate in truth.fates
+    )
 
 
 def _failed_catch(result: Result, story: _Story) -> list[str]:
@@ -223,6 +237,8 @@ def _failed_catch(result: Result, story: _Story) -> list[str]:
         f"{one.action} was ordered for {one.scope.label}, which is not the leaking one"
         for one in story.commands
         if not any(means(one.scope, other.child) for other in result.truth.fates)
+        # A stranger's leak may be real; what counts is that the executor leaves it alone.
+        and not (_foreign(one.scope, result.truth) and story.carried_out(one) is None)
     ]
     if result.suspected_at is None:
         failures.append(f"{name} was never suspected")

@@ -291,6 +291,24 @@ def test_an_act_on_something_that_is_no_process_of_the_demo_is_a_failure() -> No
     assert failures == ("drain was ordered for node-1, which is not the leaking one",)
 
 
+def test_a_strangers_leak_is_no_failure_as_long_as_nothing_is_done_to_it() -> None:
+    stranger = Scope("process", "main", "node-1", "stranger:99:1")
+    act = IsolationCommand(
+        id="c9", scope=stranger, action="freeze", executor="process", generation=1, reason="",
+        incident="i9", issued=GO, expires=GO, dry_run=False,
+    )  # fmt: skip
+
+    def answered(outcome: Outcome) -> ExecutionReport:
+        return ExecutionReport(
+            command="c9", executor="process", outcome=outcome, detail="", finished=GO
+        )
+
+    assert judge(PLAN, truth(), records(*CAUGHT, act, answered("refused"))).failures == ()
+    assert judge(PLAN, truth(), records(*CAUGHT, act, answered("done"))).failures == (
+        "freeze was ordered for stranger (pid 99) on node-1, which is not the leaking one",
+    )
+
+
 def test_telling_people_releasing_and_dry_runs_are_no_acts() -> None:
     harmless = (
         command(LOADER, action="notify"),
