@@ -69,7 +69,7 @@ def forms(count: int) -> list[Form]:
     target = np.zeros(count)
     rows = np.arange(count)
     index = {(one.metric, one.device): n for n, one in enumerate(readings)}
-    named = Named("gpu-0421", 17, 1, [tuple(one) for one in readings])
+    named = Named("gpu-0421", 17, 1, [(one.metric, one.device, one.value) for one in readings])
     packer, unpack = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Named).decode
     by_name = packer.encode(named)
 

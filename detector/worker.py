@@ -82,6 +82,9 @@ class Ticker:
         return output
 
 
+REFUSALS = "refusals: "
+
+
 class Edges(NamedTuple):
     """What connects a core with the world."""
 
@@ -232,6 +235,10 @@ class Vitals:
             "Records by what became of them.",
             ("worker", "outcome"),
         )
+        self._incidents = metrics.counter("farside_incidents_total", "Incidents that were opened.")
+        self._refusals = metrics.counter(
+            "farside_refusals_total", "Acts that the decider refused, by reason.", ("reason",)
+        )
         self._step = metrics.histogram("farside_step_seconds", "Time of one step.", labels)
         self._age = metrics.gauge(
             "farside_record_age_seconds",
@@ -277,8 +284,16 @@ class Vitals:
         for outcome, number in counts.items():
             fresh = number - self._told.get(outcome, 0)
             if fresh > 0:
-                self._records.labels(self._worker, outcome).inc(fresh)
+                self._count(outcome, fresh)
                 self._told[outcome] = number
+
+    def _count(self, outcome: str, fresh: int) -> None:
+        if outcome == "incidents":
+            self._incidents.inc(fresh)
+        elif outcome.startswith(REFUSALS):
+            self._refusals.labels(outcome.removeprefix(REFUSALS)).inc(fresh)
+        else:
+            self._records.labels(self._worker, outcome).inc(fresh)
 
     def published(self, outputs: Sequence[Output]) -> None:
         """Note what went out."""
