@@ -279,7 +279,7 @@ class FloorRings:
             slope=slope,
             slope_low=trend.slope_low / width_s,
             slope_high=trend.slope_high / width_s,
-            swing=swing_above(ring.swing[rows].astype(np.float64), slope, width_s),
+            swing=swing_above(ring.usual_swing(rows), slope, width_s),
         )
 
     def _judged(self, place: int, rows: Indices, limits: Floats) -> Verdicts:

@@ -41,6 +41,8 @@ class Ring(Columns):
     low: Singles
     high: Singles
     swing: Singles
+    swung: NDArray[np.uint8]
+    """Blocks since the swing that counts was seen, 255 at most."""
 
     def __init__(self, blocks: int, capacity: int) -> None:
         self.blocks = blocks
@@ -58,6 +60,7 @@ class Ring(Columns):
                 "low": Kind(np.float32, 0.0),
                 "high": Kind(np.float32, 0.0),
                 "swing": Kind(np.float32, 0.0),
+                "swung": Kind(np.uint8, 255),
             },
         )
 
@@ -88,7 +91,7 @@ class Ring(Columns):
             self.floors[int(closed.number[0]) % self.slots, rows] = closed.low
             self.filled[rows] = np.minimum(self.filled[rows] + np.uint8(1), np.uint8(self.slots))
             self.bridged[rows] = (self.bridged[rows] << np.uint32(1)) & self._bits
-            self.swing[rows] = np.maximum(swing, self.swing[rows] * self._fade)
+            self._swing(rows, swing, self.swing[rows] * self._fade, np.uint8(1))
         else:
             self._close_apart(numbered(rows, self.capacity), closed, missing, swing)
         self.newest[rows] = closed.number
@@ -114,7 +117,26 @@ class Ring(Columns):
         faded = self.swing[rows] * self._fade
         for step in range(1, BRIDGE_BLOCKS_MAX + 1):
             faded = np.where(hole >= step, faded * self._fade, faded)
-        self.swing[rows] = np.where(anew, swing, np.maximum(swing, faded))
+        faded = np.where(anew, np.float32(0.0), faded)
+        self._swing(rows, swing, faded, added.astype(np.uint8))
+
+    def _swing(
+        self, rows: Rows, swing: Singles, faded: Singles, passed: NDArray[np.uint8] | np.uint8
+    ) -> None:
+        """Keep the larger of a block's swing and what is left of an earlier one."""
+        anew = swing >= faded
+        older = np.minimum(self.swung[rows], np.uint8(200)) + passed
+        self.swing[rows] = np.where(anew, swing, faded)
+        self.swung[rows] = np.where(anew, np.uint8(0), older)
+
+    def usual_swing(self, rows: Indices) -> Floats:
+        """How far the series swings within a block, 0 where it has not since the window began.
+
+        The fall that began the window is no swing that rides on what grew since: a slow tooth
+        would seem to be at its peak's height above its peak.
+        """
+        within = self.swung[rows] < self.blocks - 2
+        return np.where(within, self.swing[rows], 0.0).astype(np.float64)
 
     def ends(self, rows: Rows, back: int) -> tuple[Singles, Singles]:
         """First and last floor of the window that ends `back` blocks before the newest one."""

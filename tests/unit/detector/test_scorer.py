@@ -80,6 +80,24 @@ class TestLeaks:
         )
         assert suspicions(scorer().step(envelopes(run_of([node], 69.0)))) == []
 
+    @pytest.mark.parametrize("phase_s", [0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
+    @pytest.mark.parametrize("period_s", [25.3, 27.0, 33.0, 47.0, 60.0])
+    def test_a_slow_tooth_is_never_forecast_to_end_within_the_time_that_an_act_takes(
+        self,
+        period_s: float,
+        phase_s: float,
+    ) -> None:
+        """A tooth of 1.2 times its peak as limit: the fall before it is no swing on top of it."""
+
+        def tooth(at: float) -> float:
+            return 50 * MB + 55 * MB * (((at + phase_s) / period_s) % 1.0)
+
+        node = Node(containers={HEALTHY: (tooth, 1.2 * 105 * MB)})
+        records = run_of([node], 3 * period_s, period_s=0.5)
+        found = suspicions(scorer(period_s=0.5, lateness_s=2.0).step(envelopes(records)))
+        left_s = [one.exhaustion.low.since(one.time) for one in found if one.exhaustion]
+        assert min(left_s, default=60.0) > 4.0
+
 
 class TestArrival:
     def test_a_repeated_batch_changes_nothing(self) -> None:
