@@ -8,6 +8,7 @@ import click
 from farside.compose import Site, build_up
 from farside.options import config_option
 from farside.parts import read_settings
+from farside.reloading import reloader
 from runtime import logs
 from runtime.health import Systemd
 from runtime.service import Service
@@ -32,7 +33,8 @@ def command(config: Path | None, record: Path | None) -> int:
     assembly = build_up(site, sys.stdout, record)
     _greet(site, assembly.notes, assembly.port)
     systemd = Systemd(site.environ)
-    service = Service(assembly.workers, site.clock, site.metrics)
+    on_reload = reloader(config, settings)
+    service = Service(assembly.workers, site.clock, site.metrics, on_reload=on_reload)
     systemd.ready()
     service.run(beat=systemd.watchdog)
     systemd.stopping()
