@@ -7,11 +7,10 @@ so that later code sees what Kafka would give it.
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from bus.codec import Codec, Malformed, encode
 from bus.messages import Message, Reject, Source
-from bus.transport import Envelope, Place
+from bus.transport import Envelope, Place, Start
 from runtime.clock import Clock, Instant
 
 Record = tuple[Instant, str, bytes]
@@ -31,6 +30,12 @@ class _Log:
     @property
     def end(self) -> int:
         return self.first + len(self.records)
+
+    def begin(self, start: Start) -> int:
+        if isinstance(start, Instant):
+            older = sum(1 for appended, _, _ in self.records if appended < start)
+            return self.first + older
+        return self.first if start == "earliest" else self.end
 
     def append(self, record: Record) -> int:
         self.records.append(record)
@@ -78,15 +83,13 @@ class MemoryBus:
     def source(
         self,
         places: Iterable[str | Place],
-        start: Literal["earliest", "latest"] = "earliest",
+        start: Start = "earliest",
     ) -> "MemorySource":
         """Return a reader of these topics (partition 0) or (topic, partition) places."""
         wanted = [place if isinstance(place, tuple) else (place, 0) for place in places]
         with self._more:
             logs = {place: self._of(place) for place in wanted}
-            positions = {
-                place: log.first if start == "earliest" else log.end for place, log in logs.items()
-            }
+            positions = {place: log.begin(start) for place, log in logs.items()}
         return MemorySource(self, positions)
 
     def read(
@@ -132,6 +135,17 @@ class MemoryBus:
         return log
 
 
+class Taken:
+    """The receipt of a bus that takes everything at once."""
+
+    def taken(self) -> bool:
+        """Tell that it has."""
+        return True
+
+
+_TAKEN = Taken()
+
+
 class MemorySink:
     """Writes to a `MemoryBus`; a record is acknowledged as soon as `send` returns."""
 
@@ -139,12 +153,16 @@ class MemorySink:
         """Write to `bus`."""
         self._bus = bus
 
-    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> None:
+    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> Taken:
         """Append the message."""
         self._bus.append(topic, key, encode(message), partition)
+        return _TAKEN
 
     def flush(self, timeout_s: float) -> None:
         """Return at once: nothing is ever on its way."""
+
+    def close(self, timeout_s: float) -> None:
+        """Return at once: there is nothing to let go of."""
 
 
 class MemorySource:
@@ -160,8 +178,18 @@ class MemorySource:
     def poll(self, limit: int, timeout_s: float) -> list[Envelope]:
         """Return up to `limit` records, waiting for the first at most `timeout_s` seconds."""
         self._bus.wait(self._positions, timeout_s)
+        return self._read(self._positions, limit)
+
+    def reread(self, place: Place, first: int, end: int) -> list[Envelope]:
+        """Return the records from offset `first` up to `end` that still exist."""
+        at = {place: first}
+        taken = [one for one in self._read(at, max(end - first, 0)) if one.offset < end]
+        self._positions[place] = end
+        return taken
+
+    def _read(self, positions: dict[Place, int], limit: int) -> list[Envelope]:
         with self._bus.locked():
-            taken, gone = self._bus.read(self._positions, limit)
+            taken, gone = self._bus.read(positions, limit)
         self._skipped += gone
         return [
             opened(self._codec, place, offset, appended, key, record)
@@ -190,6 +218,9 @@ class MemorySource:
     def log(self) -> str:
         """Return the identity of the log."""
         return self._bus.log
+
+    def close(self) -> None:
+        """Return at once: there is nothing to give back."""
 
 
 def opened(

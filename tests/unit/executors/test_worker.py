@@ -8,7 +8,7 @@ import pytest
 from bus.memory import MemoryBus
 from bus.messages import ExecutionReport, IsolationCommand, Message, Proposal, Refusal
 from bus.topics import AUDIT, COMMANDS, REPORTS
-from bus.transport import Envelope
+from bus.transport import Envelope, Receipt
 from executors.ledger import Verdict
 from executors.worker import ExecutorWorker, Settings
 from runtime.clock import ManualClock
@@ -64,15 +64,18 @@ class Sink:
         self._sink = bus.sink()
         self.away = False
 
-    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> None:
+    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> Receipt:
         if self.away:
             raise Unavailable("the bus is away")
-        self._sink.send(topic, key, message, partition)
+        return self._sink.send(topic, key, message, partition)
 
     def flush(self, timeout_s: float) -> None:
         if self.away:
             raise Unavailable("the bus is away")
         self._sink.flush(timeout_s)
+
+    def close(self, timeout_s: float) -> None:
+        self._sink.close(timeout_s)
 
 
 class Away:
