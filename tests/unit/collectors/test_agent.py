@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from bus.memory import MemoryBus
+from bus.memory import MemoryBus, Taken
 from bus.messages import LogLine, Message, SampleBatch
 from bus.samples import Sample
 from bus.topics import TELEMETRY
-from bus.transport import Sink
+from bus.transport import Receipt, Sink
 from collectors.agent import Agent, Identity, Settings, identify
 from collectors.base import Collector, FoundLine, Reading
 from collectors.spool import Settings as SpoolSettings
@@ -55,13 +55,16 @@ class Outage:
         self._sink = sink
         self.error: Exception | None = None
 
-    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> None:
+    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> Receipt:
         if self.error is not None:
             raise self.error
-        self._sink.send(topic, key, message, partition)
+        return self._sink.send(topic, key, message, partition)
 
     def flush(self, timeout_s: float) -> None:
         self._sink.flush(timeout_s)
+
+    def close(self, timeout_s: float) -> None:
+        self._sink.close(timeout_s)
 
 
 class Stage:
@@ -355,14 +358,18 @@ class StopAfter:
         self.times: list[Instant] = []
         self._count = count
 
-    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> None:
+    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> Receipt:
         del topic, key, partition
         assert isinstance(message, SampleBatch)
         self.times.append(message.time)
         if len(self.times) >= self._count:
             self.stop.set()
+        return Taken()
 
     def flush(self, timeout_s: float) -> None:
+        del timeout_s
+
+    def close(self, timeout_s: float) -> None:
         del timeout_s
 
 
