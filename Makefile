@@ -23,8 +23,15 @@ test-long:
 	$(SETUP) dev
 	@$(BIN)/python -m pytest -q -m long --timeout 900 $(ARGS) || [ $$? -eq 5 ]  # 5: there are none
 
+# over a real Kafka, which is fetched once
 system:
-	@echo "no system tests yet (they come with the Kafka transport)"
+	$(SETUP) dev
+	@$(BIN)/python -m pytest -q -n 0 -m system --timeout 300 $(ARGS)
+
+# a Kafka on loopback until Ctrl-C: make kafka ARGS="--dir ~/kafka --port 9092"
+kafka:
+	$(SETUP) dev
+	@$(BIN)/python -m deploy.kafka.cluster $(ARGS)
 
 check:
 	$(SETUP) dev
@@ -63,4 +70,4 @@ clean:
 	rm -rf $(VENV) build dist out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: demo test test-long system check bench demo-seeds docs lock clean
+.PHONY: demo test test-long system kafka check bench demo-seeds docs lock clean

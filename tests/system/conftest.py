@@ -1,0 +1,72 @@
+"""The tests that meet a real Kafka: `make system`.
+
+Everything below this folder is marked `system` and may open sockets on this machine. Each process
+of pytest starts the clusters that its tests ask for, once, and ends them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.kafka.cluster import Cluster
+
+HERE = Path(__file__).parent
+# kafka-python leaves sockets to the garbage collector whose connection was refused.
+UNCLOSED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder, before pytest chooses by marker."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            for marker in ("system", "loopback", "enable_socket"):
+                item.add_marker(marker)
+            item.add_marker(pytest.mark.filterwarnings(UNCLOSED))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker."""
+    with Cluster.start(tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers; each topic has a copy on every one, two must hold a record."""
+    with Cluster.start(tmp_path_factory.mktemp("kafka3"), 3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker that listens with TLS and SCRAM-SHA-512, too (`kafka_sasl.sasl`)."""
+    with Cluster.start(tmp_path_factory.mktemp("kafka_sasl"), sasl=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh_topics(kafka: Cluster) -> Cluster:
+    """The cluster of `kafka`, with all topics of the product new and empty.
+
+    A test that wants several partitions of telemetry calls `kafka.renew_topics(cells=…)` instead.
+    """
+    kafka.renew_topics()
+    return kafka
+
+
+@pytest.fixture
+def fresh_topics3(kafka3: Cluster) -> Cluster:
+    """The same for three brokers: all of them run, and the topics are new."""
+    kafka3.heal()
+    kafka3.renew_topics()
+    return kafka3
+
+
+@pytest.fixture
+def fresh_topics_sasl(kafka_sasl: Cluster) -> Cluster:
+    """The same for the broker with TLS and SCRAM."""
+    kafka_sasl.renew_topics()
+    return kafka_sasl
