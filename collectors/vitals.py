@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from bus.messages import LogLine, SampleBatch
 from collectors.runner import Answer
+from collectors.sending import Sending
 from collectors.spool import Spool
+from runtime.clock import Instant
 from runtime.metrics import Metrics
 
 
@@ -41,10 +42,35 @@ class Vitals:
         self._left_out = metrics.counter(
             "farside_samples_left_out_total", "Samples that were not sent, by reason.", ("reason",)
         )
-        self._waiting = metrics.gauge("farside_spool_records", "Records that wait for the bus.")
+        self._waiting = metrics.gauge(
+            "farside_spool_records",
+            "Records that the bus has not acknowledged, by place: memory, disk, flight.",
+            ("place",),
+        )
         self._bytes = metrics.gauge("farside_spool_bytes", "Memory of what waits for the bus.")
+        self._disk_bytes = metrics.gauge(
+            "farside_spool_disk_bytes", "Room on disk of what waits for the bus."
+        )
+        self._oldest = metrics.gauge(
+            "farside_spool_oldest_seconds", "Age of the oldest record that waits for the bus."
+        )
         self._dropped = metrics.counter(
             "farside_spool_dropped_total", "Records dropped while the bus was away.", ("kind",)
+        )
+        self._disk_failures = metrics.counter(
+            "farside_spool_disk_failures_total", "Tries to keep records on disk that failed."
+        )
+        self._damaged = metrics.counter(
+            "farside_spool_damaged_total",
+            "Places on disk that held no record: torn by a crash, or damaged.",
+        )
+        self._lost = metrics.counter(
+            "farside_spool_lost_total",
+            "Records of an earlier start that a kill took from memory, about.",
+        )
+        self._bus_away = metrics.gauge("farside_bus_away", "1 while the bus takes no records.")
+        self._given_up = metrics.counter(
+            "farside_sends_given_up_total", "Records that were given up on their way and kept."
         )
         self._last_totals: dict[tuple[str, str], int] = {}
 
@@ -69,16 +95,25 @@ class Vitals:
         if count > 0:
             self._left_out.labels(reason).inc(count)
 
-    def sent(self, record: SampleBatch | LogLine) -> None:
-        """Note a record that the bus took."""
-        (self._batches if isinstance(record, SampleBatch) else self._lines).inc()
-
-    def spooled(self, kept: Spool) -> None:
-        """Note what waits."""
-        self._waiting.set(len(kept))
+    def sending(self, sending: Sending, kept: Spool, now: Instant) -> None:
+        """Note what was sent, and what waits."""
+        counts = sending.counts
+        self._batches.inc(self._fresh("sent", "batch", counts["batch"]))
+        self._lines.inc(self._fresh("sent", "line", counts["line"]))
+        self.left_out("refused by the bus", self._fresh("sent", "refused", counts["refused"]))
+        self._given_up.inc(self._fresh("sent", "given up", counts["given up"]))
+        self._bus_away.set(sending.away)
+        for place, records in kept.count()._asdict().items():
+            self._waiting.labels(place).set(records)
         self._bytes.set(kept.bytes)
+        self._disk_bytes.set(kept.disk_bytes)
+        oldest = kept.oldest()
+        self._oldest.set(0.0 if oldest is None else max(now.since(oldest), 0.0))
         for kind, total in kept.dropped.items():
             self._dropped.labels(kind).inc(self._fresh("dropped", kind, total))
+        self._disk_failures.inc(self._fresh("spool", "failures", kept.disk_failures))
+        self._damaged.inc(self._fresh("spool", "damaged", kept.damaged))
+        self._lost.inc(self._fresh("spool", "lost", kept.lost))
 
     def _fresh(self, what: str, name: str, total: int) -> int:
         """Return how much a total has grown since it was last asked for."""

@@ -24,9 +24,9 @@ def line(sequence: int, text: str = "t") -> LogLine:
 
 def drained(spool: Spool) -> list[int]:
     found = []
-    while (record := spool.head()) is not None:
-        found.append(record.sequence)
-        spool.taken()
+    while (kept := spool.take()) is not None:
+        found.append(kept.record.sequence)
+        spool.done(kept)
     return found
 
 
@@ -40,7 +40,25 @@ def test_records_leave_in_the_order_of_their_numbers() -> None:
 def test_a_record_stays_until_the_bus_has_it() -> None:
     spool = Spool()
     spool.append(batch(1))
-    assert [spool.head(), spool.head(), len(spool)] == [batch(1), batch(1), 1]
+    kept = spool.take()
+    assert kept is not None
+    on_its_way = len(spool)
+    spool.done(kept)
+    assert (on_its_way, len(spool), spool.bytes) == (1, 0, 0)
+
+
+def test_what_was_given_up_is_taken_again_in_its_order_before_anything_newer() -> None:
+    spool = Spool()
+    for number in (1, 2, 3, 4, 5):
+        spool.append(batch(number))
+    first, second, third = (spool.take() for _ in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    spool.done(second)
+    spool.give_back(third)
+    spool.give_back(first)
+    assert (spool.count(), drained(spool)) == ((4, 0, 0), [1, 3, 4, 5])
 
 
 def test_the_oldest_telemetry_is_given_up_first_and_counted() -> None:
@@ -78,11 +96,12 @@ def test_whatever_happens_it_is_ordered_bounded_and_every_record_is_accounted_fo
     spool = Spool(Settings(records_max=limit))
     added, left = 0, []
     for step in steps:
-        record = spool.head()
-        if step == "t" and record is not None:
-            left.append(record.sequence)
-            spool.taken()
-        elif step != "t":
+        if step == "t":
+            kept = spool.take()
+            if kept is not None:
+                left.append(kept.record.sequence)
+                spool.done(kept)
+        else:
             added += 1
             spool.append(batch(added) if step == "b" else line(added))
         assert len(spool) <= limit
