@@ -110,11 +110,15 @@ class Disk:
         """Append a record; the oldest are dropped when there is no more room for all."""
         with _explained(self._folder):
             segment = self._writable(kind)
+            before = segment.size
             try:
                 offset = segment.append(number, record, handed_out=handed_out)
             except OSError:
                 self._active[kind] = None  # the next try begins a new file
+                if segment.done:
+                    self._remove(segment)
                 raise
+        self.bytes += segment.size - before
         self._unsynced.add(segment)
         self._bound()
         return Place(kind, segment.serial, offset)

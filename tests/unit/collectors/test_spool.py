@@ -4,30 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages import LogLine, SampleBatch
-from bus.samples import Samples
 from collectors.spool import Settings, Spool
-from runtime.clock import Instant
-
-ABOUT = {"cluster": "c", "node": "n", "boot": "b", "start": "s", "time": Instant(1)}
-LAYOUT = Samples.of([("m", "d", 1.0)]).layout
-
-
-def batch(sequence: int) -> SampleBatch:
-    samples = Samples(LAYOUT, b"\0" * 8)
-    return SampleBatch(**ABOUT, sequence=sequence, samples=samples)  # type: ignore[arg-type]
-
-
-def line(sequence: int, text: str = "t") -> LogLine:
-    return LogLine(**ABOUT, sequence=sequence, source="kernel", text=text)  # type: ignore[arg-type]
-
-
-def drained(spool: Spool) -> list[int]:
-    found = []
-    while (kept := spool.take()) is not None:
-        found.append(kept.record.sequence)
-        spool.done(kept)
-    return found
+from tests.unit.collectors.spooling import batch, drained, line
 
 
 def test_records_leave_in_the_order_of_their_numbers() -> None:
