@@ -2,22 +2,17 @@
 
 import concurrent.futures
 import contextlib
-import shutil
 import signal
 import threading
 from collections import deque
 from pathlib import Path
 
 from deploy.kafka import admin
-from deploy.kafka.jars import HERE, Java
 from deploy.kafka.layout import LOOPBACK, Node, is_open
 from runtime.errors import Unavailable
 from runtime.process import Running, start
 from runtime.wait import wait_until
 
-# Small heaps and few threads: a test machine has two cores, and three of them run at once.
-JVM = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-       "-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true")  # fmt: skip
 READY_S = 120.0  # a bound on a very busy machine; a quiet one needs 3 s
 STOP_S = 30.0
 _TOLD_LINES = 12
@@ -149,21 +144,6 @@ class Broker:
         if self._pump is not None:
             self._pump.join(grace_s)  # the pipe ends with the process
         running.stop()  # closes the pipe
-
-
-def command(java: Java, library: Path, server_properties: Path) -> list[str]:
-    """Return the argument list of a broker.
-
-    With util-linux's setpriv the kernel kills it when the thread that started it is gone: it can't
-    outlive us, whatever ends us.
-    """
-    setpriv = shutil.which("setpriv")
-    bound = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-    return [
-        *bound, java.program, *JVM,
-        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
-        "-cp", f"{library}/*", "kafka.Kafka", str(server_properties),
-    ]  # fmt: skip
 
 
 def _keep(running: Running, path: Path) -> None:

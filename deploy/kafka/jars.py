@@ -14,25 +14,16 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
+from deploy.kafka.jvm import absent
 from runtime.errors import NotPermitted, Unavailable
 from runtime.process import run
 
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 LIST = HERE / "jars.sha256"
-PACKAGES = HERE.parent / "debian-packages.txt"
 FETCH_S = 900.0  # 54 MB and Maven's own plugins, over a slow line
-JAVA_MIN = 17
 _READ_BYTES = 1 << 20
-
-
-class Java(NamedTuple):
-    """A Java that can run the broker: its program and its version as it tells it (17.0.15)."""
-
-    program: str
-    version: str
 
 
 def kafka_version() -> str:
@@ -47,39 +38,6 @@ def cache_folder(env: Mapping[str, str] = os.environ) -> Path:
     """Return where this version's jars are kept: below $XDG_CACHE_HOME, else ~/.cache."""
     base = env.get("XDG_CACHE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".cache")
     return Path(base) / "farside" / f"kafka-{kafka_version()}"
-
-
-def find_java(env: Mapping[str, str] = os.environ) -> Java:
-    """Return the Java of JAVA_HOME, else of the PATH."""
-    home = env.get("JAVA_HOME")
-    places = (str(Path(home) / "bin") if home else "", env.get("PATH", ""))
-    program = next((found for place in places if (found := shutil.which("java", path=place))), None)
-    if program is None:
-        raise absent("java")
-    told = run([program, "-version"], 60.0).err
-    version = re.search(r'version "([^"]+)"', told)
-    if version is None:
-        raise NotPermitted(f"{program} -version tells no version: {told[:100]!r}")
-    if int(re.split(r"\D", version[1])[0]) < JAVA_MIN:
-        raise NotPermitted(
-            f"{program} is Java {version[1]}, Kafka needs {JAVA_MIN} or newer; {_remedy()}"
-        )
-    return Java(program, version[1])
-
-
-def absent(program: str) -> NotPermitted:
-    """Return the error that says how to get what is missing."""
-    return NotPermitted(f"{program} is missing, Kafka needs it; {_remedy()}")
-
-
-def packages(path: Path = PACKAGES) -> list[str]:
-    """Return the Debian packages that the checkout names."""
-    lines = (line.partition("#")[0].strip() for line in path.read_text("utf-8").splitlines())
-    return [line for line in lines if line]
-
-
-def _remedy() -> str:
-    return f"this brings it: apt-get install -y --no-install-recommends {' '.join(packages())}"
 
 
 def wanted(path: Path = LIST) -> dict[str, str]:
@@ -99,32 +57,37 @@ def digest_of(path: Path) -> str:
 
 def judge(folder: Path, names: Mapping[str, str], remedy: str) -> None:
     """Compare every jar of a folder with the list; `NotPermitted` names the first that differs."""
-    there = {path.name: path for path in sorted(folder.glob("*.jar"))}
+    there = {path.name: path for path in folder.glob("*.jar")}
     for name in sorted(names.keys() | there.keys()):
         if name not in there:
-            raise NotPermitted(f"{folder / name} is missing: {remedy}")
+            raise NotPermitted(f"{name} is missing among Kafka's jars: {remedy}")
         if name not in names:
-            raise NotPermitted(f"{there[name]} is not named in {LIST.name}: {remedy}")
+            raise NotPermitted(f"{name} is among Kafka's jars and not in {LIST.name}: {remedy}")
         found = digest_of(there[name])
         if found != names[name]:
             raise NotPermitted(
-                f"{there[name]} is not what {LIST.name} names (SHA-256 {found[:12]}…, "
+                f"{name} is not the file that {LIST.name} names (SHA-256 {found[:12]}…, "
                 f"not {names[name][:12]}…): {remedy}"
             )
 
 
-def ensure(folder: Path | None = None, env: Mapping[str, str] = os.environ) -> Path:
+def ensure(
+    folder: Path | None = None,
+    env: Mapping[str, str] = os.environ,
+    names: Mapping[str, str] | None = None,
+) -> Path:
     """Return the folder with the judged jars; the first call on a machine fetches them.
 
     Of several at once one fetches and the others wait for it.
     """
     folder = folder or cache_folder(env)
+    names = names or wanted()
     library = folder / "lib"
     with locked(folder):
-        if not library.is_dir():
-            _fetch(library, wanted(), env)
+        if library.is_dir():
+            judge(library, names, f"remove {folder} and start again, and they are fetched anew")
         else:
-            judge(library, wanted(), f"remove {folder} and start again")
+            _fetch(library, names, env)
     return library
 
 
@@ -153,7 +116,8 @@ def _fetch(library: Path, names: Mapping[str, str], env: Mapping[str, str]) -> N
     try:
         _maven(aside, env)
         if names:
-            judge(aside, names, f"remove it from Maven's repository too, or see {POM}")
+            judge(aside, names, "remove it from Maven's own repository (~/.m2/repository) and "
+                                "start again; what is given instead may be forged")  # fmt: skip
         aside.rename(library)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

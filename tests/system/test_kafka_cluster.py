@@ -1,7 +1,13 @@
 """The clusters that the other tests here stand on: they answer, keep records, break and heal."""
 
+import os
+import signal
+import socket
+import sys
+import tomllib
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -10,10 +16,13 @@ from kafka.errors import KafkaError
 from bus.topics import TELEMETRY, TOPICS
 from deploy.kafka import admin
 from deploy.kafka.cluster import Cluster
-from runtime.process import run
+from runtime.errors import Misconfigured, Unavailable
+from runtime.process import Running, start
 from runtime.wait import wait_until
 
+ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0
+FAMILIES, LISTEN = ("tcp", "tcp6"), "0A"  # of /proc/net; the state of a socket that listens
 
 
 def produce(addresses: list[str], values: Iterable[bytes], **how: object) -> None:
@@ -114,8 +123,91 @@ def test_a_client_with_the_password_and_the_authority_is_let_in(fresh_topics_sas
                 bootstrap_timeout_ms=3000)  # fmt: skip
 
 
+def listening(pid: int) -> list[str]:
+    """Return the addresses at which a process listens, as the kernel writes them (hexadecimal)."""
+    links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    tables = [Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in FAMILIES]
+    rows = [line.split() for table in tables for line in table]
+    return [row[1] for row in rows if row[3] == LISTEN and f"socket:[{row[9]}]" in links]
+
+
 def test_everything_listens_on_loopback_only(kafka: Cluster) -> None:
-    listening = run(["ss", "-Hltnp"], 30.0)
-    mine = [line for line in listening.out.splitlines() if f"pid={kafka.brokers[0].pid}," in line]
-    assert mine != []
-    assert [line for line in mine if "127.0.0.1:" not in line.split()[3]] == []
+    addresses = listening(kafka.brokers[0].pid)
+    assert len(addresses) == 2
+    assert [one for one in addresses if not one.startswith("0100007F:")] == []
+
+
+class Launched(NamedTuple):
+    """The launcher as a command, and what it printed for farside.toml."""
+
+    process: Running
+    bootstrap: str
+
+    def answers(self) -> bool:
+        host, port = self.bootstrap.split(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+
+def launch(folder: Path) -> Launched:
+    argv = [sys.executable, "-m", "deploy.kafka.cluster", "--dir", str(folder)]
+    process = start(argv, stdin=False, output="pipe", cwd=ROOT, own_group=True)
+    printed: list[str] = []
+    for line in process.lines():
+        printed.append(line)
+        if line.startswith("bootstrap"):
+            break
+    [bus] = [tomllib.loads("\n".join(printed))["bus"]]
+    assert bus["kind"] == "kafka"
+    return Launched(process, bus["kafka"]["bootstrap"][0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_ends_its_broker_in_order_when_asked(tmp_path: Path, number: int) -> None:
+    launched = launch(tmp_path)
+    assert launched.answers()
+    launched.process.signal(number)
+    assert launched.process.wait(WAIT_S) == 0
+    launched.process.stop()
+    assert not launched.answers()
+
+
+def test_a_killed_command_leaves_no_broker_behind_and_starts_again_on_its_data(
+    tmp_path: Path,
+) -> None:
+    first = launch(tmp_path)
+    admin.renew([first.bootstrap])
+    produce([first.bootstrap], [b"kept"])
+    first.process.kill()
+    first.process.stop()
+    wait_until(lambda: not first.answers(), WAIT_S, what="the broker is gone")
+    second = launch(tmp_path)
+    try:
+        assert second.bootstrap == first.bootstrap
+        assert [one.value for one in consume([second.bootstrap], 1)] == [b"kept"]
+    finally:
+        second.process.stop(grace_s=WAIT_S)
+
+
+def test_a_broker_that_can_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with Cluster.start(tmp_path) as cluster:
+        [broker] = cluster.brokers
+        broker.stop()
+        settings = tmp_path / "broker-1" / "server.properties"
+        settings.write_text(settings.read_text() + "num.io.threads=none\n")
+        with pytest.raises(Unavailable, match=r"Invalid value none for configuration num\.io"):
+            broker.restart()
+
+
+def test_a_folder_with_another_kind_of_cluster_is_refused(tmp_path: Path) -> None:
+    Cluster.start(tmp_path).close()
+    with pytest.raises(Misconfigured, match="a cluster of 1 brokers without SASL"):
+        Cluster.start(tmp_path, 3)
+
+
+def test_a_cluster_that_runs_already_is_not_started_twice(tmp_path: Path) -> None:
+    with (
+        Cluster.start(tmp_path),
+        pytest.raises(Misconfigured, match="is this cluster running already"),
+    ):
+        Cluster.start(tmp_path)
