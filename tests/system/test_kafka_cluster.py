@@ -1,6 +1,6 @@
 """The clusters that the other tests here stand on: they answer, keep records, break and heal."""
 
-import os
+import contextlib
 import signal
 import socket
 import sys
@@ -13,6 +13,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from bench import sizing
+from bus.cloudevents import headers
+from bus.codec import encode
 from bus.topics import TELEMETRY, TOPICS
 from deploy.kafka import admin
 from deploy.kafka.cluster import Cluster
@@ -123,9 +126,36 @@ def test_a_client_with_the_password_and_the_authority_is_let_in(fresh_topics_sas
                 bootstrap_timeout_ms=3000)  # fmt: skip
 
 
+def test_the_sizing_table_counts_what_the_broker_keeps(fresh_topics: Cluster) -> None:
+    node = sizing.nodes()[1]
+    sent = list(sizing.batches(node, seconds=20))
+    producer = KafkaProducer(bootstrap_servers=fresh_topics.bootstrap, compression_type="zstd")
+    try:
+        for batch in sent:  # each alone, as an agent sends them
+            record = encode(batch)
+            told = headers(batch, record, "main", "collect@gpu-0421")
+            producer.send(
+                TELEMETRY, value=record, key=batch.node.encode(), headers=told, partition=0
+            ).get(timeout=WAIT_S)
+    finally:
+        producer.close()
+    with admin.client(*fresh_topics.bootstrap) as asked:
+        kept = {
+            topic["name"]: part["partition_size"]
+            for broker in asked.describe_log_dirs()
+            for folder in broker["log_dirs"]
+            for topic in folder["topics"]
+            for part in topic["partitions"]
+        }
+    assert kept[TELEMETRY] == sum(sizing.kept(one, one.node, "zstd") for one in sent)
+
+
 def listening(pid: int) -> list[str]:
     """Return the addresses at which a process listens, as the kernel writes them (hexadecimal)."""
-    links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    links = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since the folder was read
+            links.add(str(path.readlink()))
     tables = [Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in FAMILIES]
     rows = [line.split() for table in tables for line in table]
     return [row[1] for row in rows if row[3] == LISTEN and f"socket:[{row[9]}]" in links]
