@@ -19,6 +19,7 @@ from runtime.errors import FarsideError, Rejected, Unavailable
 
 _STEP_RECORDS_MAX = 500
 _LOOK_S = 0.5  # how often a step is taken though nothing asks for one
+_SHORTEST_S = 0.001  # between two steps: rounding must not make a step that moves nothing
 _ANSWER_S = 0.05  # how often it is looked for an answer that something waits for
 
 
@@ -199,4 +200,4 @@ class Sending:
             times.append(_ANSWER_S)
         elif self._spool.waits:
             times.append(self._pace.due_s(now_s))
-        return min(times)
+        return max(min(times), _SHORTEST_S)

@@ -62,20 +62,23 @@ class Waiting:
     def __init__(self) -> None:
         """Begin empty."""
         self._queues: dict[Kind, deque[Kept]] = {kind: deque() for kind in KINDS}
+        self._records = 0
         self.bytes = 0
 
     def __len__(self) -> int:
-        return sum(len(queue) for queue in self._queues.values())
+        return self._records
 
     def append(self, kept: Kept) -> None:
         """Take a record, newer than all others."""
         self._queues[kept.kind].append(kept)
+        self._records += 1
         self.bytes += kept.bytes
 
     def put_back(self, kept: list[Kept]) -> None:
         """Take records again, all of them older than the others."""
         for one in reversed(kept):
             self._queues[one.kind].appendleft(one)
+            self._records += 1
             self.bytes += one.bytes
 
     def head(self) -> Kept | None:
@@ -86,26 +89,28 @@ class Waiting:
     def pop(self) -> Kept | None:
         """Take the oldest record out."""
         head = self.head()
-        if head is not None:
-            self._queues[head.kind].popleft()
-            self.bytes -= head.bytes
-        return head
+        return None if head is None else self._popped(self._queues[head.kind])
 
     def drain(self) -> list[Kept]:
         """Take all records out, the oldest first."""
         both = [kept for queue in self._queues.values() for kept in queue]
         for queue in self._queues.values():
             queue.clear()
-        self.bytes = 0
+        self._records = self.bytes = 0
         return sorted(both, key=lambda kept: kept.number)
 
     def give_up(self) -> Kept | None:
         """Take out what is worth least: the oldest telemetry, log lines where there is none."""
         for queue in self._queues.values():
             if queue:
-                self.bytes -= queue[0].bytes
-                return queue.popleft()
+                return self._popped(queue)
         return None
+
+    def _popped(self, queue: deque[Kept]) -> Kept:
+        kept = queue.popleft()
+        self._records -= 1
+        self.bytes -= kept.bytes
+        return kept
 
 
 class Sizes:
