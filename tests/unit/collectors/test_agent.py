@@ -1,8 +1,10 @@
 """The agent: one batch a turn, faults at once, and no collector that spoils it for the others."""
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from collectors.agent import Agent, Identity, Settings, identify, until_moment_s
 from collectors.base import Collector, FoundLine, Reading
 from collectors.spool import Settings as SpoolSettings
 from runtime.clock import Clock, Instant, ManualClock, SystemClock
-from runtime.errors import Rejected, Unavailable
+from runtime.errors import Misconfigured, Rejected, Unavailable
 from runtime.files import SysTree
 from runtime.metrics import Metrics
 from runtime.wait import wait_until
@@ -85,9 +87,16 @@ class Stage:
         collectors: Mapping[str, Collector],
         settings: Settings = PATIENT,
         who: Identity = WHO,
+        folder: Path | None = None,
     ) -> Agent:
         made = Agent(
-            settings, collectors, who, sink=self.sink, clock=self.clock, metrics=self.metrics
+            settings,
+            collectors,
+            who,
+            sink=self.sink,
+            clock=self.clock,
+            metrics=self.metrics,
+            folder=folder,
         )
         self._agents.append(made)
         return made
@@ -330,6 +339,18 @@ def test_a_record_that_the_bus_refuses_for_good_does_not_block_the_next(stage: S
     assert stage.batch().sequence == 2
 
 
+@contextlib.contextmanager
+def running(agent: Agent) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=agent.run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(SOON_S)
+
+
 class Bell:
     """A collector that knows when there is news."""
 
@@ -350,17 +371,11 @@ class Bell:
 
 
 def test_news_reach_the_bus_without_waiting_for_the_period(live: Stage) -> None:
-    bell, stop = Bell(), threading.Event()
-    agent = live.agent({"bell": bell}, Settings(period_s=3600.0))
-    thread = threading.Thread(target=agent.run, args=(stop,))
-    thread.start()
-    try:
+    bell = Bell()
+    with running(live.agent({"bell": bell}, Settings(period_s=3600.0))):
         wait_until(lambda: any(isinstance(one, SampleBatch) for one in live.sent()), SOON_S)
         bell.rung.set()
         lines = live.lines(SOON_S)
-    finally:
-        stop.set()
-        thread.join(SOON_S)
     assert lines == ["the bell"]
 
 
@@ -387,6 +402,109 @@ def test_turns_keep_to_their_seconds_and_missed_ones_are_not_made_up_for(
     agent.run(stop)
     times = [batch.time for batch in stage.sent() if isinstance(batch, SampleBatch)]
     assert [round(time.since(times[0]), 6) for time in times] == at_s
+
+
+class Stuck:
+    """A sink whose send does not return until it is let go."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.entered = threading.Event()
+        self.release = threading.Event()
+
+    def send(self, topic: str, key: str, message: Message, partition: int = 0) -> Receipt:
+        self.entered.set()
+        self.release.wait(SOON_S)
+        return self._sink.send(topic, key, message, partition)
+
+    def flush(self, timeout_s: float) -> None:
+        self._sink.flush(timeout_s)
+
+    def close(self, timeout_s: float) -> None:
+        self._sink.close(timeout_s)
+
+
+def test_a_bus_that_does_not_return_stops_no_collector_and_loses_nothing(live: Stage) -> None:
+    stuck = Stuck(live.bus.sink())
+    busy, bell = saying(("m", "", 1.0)), Bell()
+    agent = Agent(
+        Settings(period_s=0.01, deadline_s=60.0),
+        {"busy": busy, "bell": bell},
+        WHO,
+        sink=stuck,
+        clock=live.clock,
+        metrics=live.metrics,
+    )
+    with running(agent):
+        stuck.entered.wait(SOON_S)
+        asked = busy.asked
+        bell.rung.set()
+        wait_until(lambda: busy.asked >= asked + 30 and not bell.rung.is_set(), SOON_S)
+        nothing = live.sent()
+        stuck.release.set()
+    sent = [one for one in live.sent() if isinstance(one, SampleBatch | LogLine)]
+    assert nothing == []
+    assert [one.sequence for one in sent] == list(range(1, len(sent) + 1))
+    assert [one.text for one in sent if isinstance(one, LogLine)] == ["the bell"]
+
+
+def test_what_a_bus_that_was_away_did_not_get_is_sent_by_the_next_start(
+    stage: Stage, tmp_path: Path
+) -> None:
+    collectors = {"log": saying(lines=("fault",))}
+    first = stage.agent(collectors, folder=tmp_path)
+    stage.sink.error = Unavailable("no broker")
+    for _ in range(3):
+        first.gather(stage.clock.now())
+    first.close()
+    stage.sink.error = None
+    second = stage.agent(collectors, who=WHO._replace(start="next"), folder=tmp_path)
+    second.gather(stage.clock.now())
+    sent = [one for one in stage.sent() if isinstance(one, SampleBatch | LogLine)]
+    assert [(one.start, one.sequence) for one in sent] == [
+        *(("start", number) for number in range(1, 7)),
+        ("next", 1),
+        ("next", 2),
+    ]
+
+
+def test_while_the_bus_is_away_metrics_tell_where_the_records_are_and_how_old(
+    stage: Stage, tmp_path: Path
+) -> None:
+    agent = stage.agent({"a": saying(("m", "", 1.0))}, folder=tmp_path)
+    stage.sink.error = Unavailable("no broker", retry_after_s=60.0)
+    told = []
+    for _ in range(2):
+        agent.gather(stage.clock.now())
+        told.append([stage.metrics.value(f"farside_{name}") for name in ("bus_away",)])
+        told[-1] += [
+            stage.metrics.value("farside_spool_records", place=place)
+            for place in ("memory", "disk", "flight")
+        ]
+        told[-1].append(stage.metrics.value("farside_spool_oldest_seconds"))
+        stage.advance(10.0)
+    assert told == [[1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 2.0, 0.0, 10.0]]
+    assert stage.metrics.value("farside_spool_disk_bytes") > 0
+
+
+def test_two_agents_on_one_folder_are_refused(stage: Stage, tmp_path: Path) -> None:
+    stage.agent({}, folder=tmp_path)
+    with pytest.raises(Misconfigured, match="another agent keeps its records"):
+        stage.agent({}, folder=tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_sending_ends_the_run_so_that_the_service_counts_it_and_starts_anew(
+    live: Stage,
+) -> None:
+    live.sink.error = ZeroDivisionError("a bug")
+    agent = live.agent({"a": saying(("m", "", 1.0))}, Settings(period_s=0.01, deadline_s=60.0))
+    with pytest.raises(RuntimeError, match="thread that sends has ended"):
+        agent.run(threading.Event())
+    live.sink.error = None
+    with running(agent):
+        batches = wait_until(live.sent, SOON_S)
+    assert isinstance(batches[0], SampleBatch)
 
 
 def test_each_node_has_a_moment_of_its_own_in_the_period_whenever_it_started() -> None:

@@ -162,6 +162,19 @@ def test_what_was_given_up_waits_for_the_rest_and_goes_again_before_anything_new
     assert (stage.bus.log, len(stage.spool)) == ([3, 1, 2, 4, 5, 6], 0)
 
 
+def test_an_answer_for_a_later_record_does_not_end_the_wait_for_those_between() -> None:
+    stage = Stage()
+    stage.append(3)
+    stage.step()
+    stage.bus.give_up()
+    stage.bus.acknowledge()  # 2 is there, 3 is on its way: sending 1 now would have 3 overtake it
+    stage.step(after_s=1.0)
+    waiting = list(stage.bus.handed)
+    stage.bus.acknowledge()
+    stage.step(after_s=1.0)
+    assert (waiting, stage.bus.handed) == ([1, 2, 3], [1, 2, 3, 1])
+
+
 def test_a_record_that_is_refused_for_good_is_counted_and_passed_over() -> None:
     stage = Stage()
     stage.append(3)
