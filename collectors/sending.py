@@ -170,6 +170,9 @@ class Sending:
         except Rejected as error:
             self._refused(kept, error)
             return True
+        except BaseException:
+            self._spool.give_back(kept)  # a bug in a client must not cost a record
+            raise
         self._flight.append(Sent(kept, receipt, now_s))
         self._flight_bytes += kept.travel_bytes
         self._pace.handed_over()

@@ -505,6 +505,7 @@ def test_a_bug_in_sending_ends_the_run_so_that_the_service_counts_it_and_starts_
     with running(agent):
         batches = wait_until(live.sent, SOON_S)
     assert isinstance(batches[0], SampleBatch)
+    assert batches[0].sequence == 1
 
 
 def test_each_node_has_a_moment_of_its_own_in_the_period_whenever_it_started() -> None:
