@@ -57,7 +57,7 @@ class Sending:
         self._node = node
         self._partition = partition
         oldest = spool.oldest()
-        waited_s = 0.0 if oldest is None else max(clock.now().since(oldest), 0.0)
+        waited_s = 0.0 if oldest is None else max(clock.now().since(oldest), _SHORTEST_S)
         self._pace = Pace(settings, node, start, clock.monotonic(), waited_s)
         self._flight: deque[Sent] = deque()
         self._flight_bytes = 0

@@ -20,6 +20,7 @@ from runtime.clock import Clock, Instant, ManualClock, SystemClock
 from runtime.errors import Misconfigured, Rejected, Unavailable
 from runtime.files import SysTree
 from runtime.metrics import Metrics
+from runtime.settings import Table, plugin_settings
 from runtime.wait import wait_until
 
 WHO = Identity("c1", "n1", "boot", "start")
@@ -485,6 +486,30 @@ def test_while_the_bus_is_away_metrics_tell_where_the_records_are_and_how_old(
         stage.advance(10.0)
     assert told == [[1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 2.0, 0.0, 10.0]]
     assert stage.metrics.value("farside_spool_disk_bytes") > 0
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("spool", "records_max", 0),
+        ("spool", "disk_after_s", -1.0),
+        ("spool", "disk_bytes_max", 1000),
+        ("spool", "sync_s", 0.0),
+        ("spool", "disk", "yes"),
+        ("spool", "folder", "/elsewhere"),
+        ("sending", "in_flight_records_max", 0),
+        ("sending", "in_flight_bytes_max", 1),
+        ("sending", "catch_up_records_s", 0.5),
+        ("sending", "spread_s", 1e9),
+        ("sending", "pause_s", 0.0),
+    ],
+)
+def test_a_setting_out_of_its_bounds_is_refused_by_its_name(
+    section: str, key: str, value: object
+) -> None:
+    table = Table({section: {key: value}}, "agent")
+    with pytest.raises(Misconfigured, match=rf"agent\.{section}\.{key}"):
+        plugin_settings(table, Settings)
 
 
 def test_two_agents_on_one_folder_are_refused(stage: Stage, tmp_path: Path) -> None:
