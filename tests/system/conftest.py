@@ -4,6 +4,7 @@ Everything below this folder is marked `system` and may open sockets on this mac
 of pytest starts the clusters that its tests ask for, once, and ends them.
 """
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 from deploy.kafka.cluster import Cluster
 
 HERE = Path(__file__).parent
-# kafka-python leaves sockets to the garbage collector whose connection was refused.
-UNCLOSED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+# kafka-python leaves sockets to the garbage collector: those whose connection was refused, and
+# those of a client whose making failed.
+UNCLOSED = "Exception ignored in. <socket.socket"
+UNRAISABLE = "pytest.PytestUnraisableExceptionWarning"
+CHOSEN = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -23,7 +27,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(HERE):
             for marker in ("system", "loopback", "enable_socket"):
                 item.add_marker(marker)
-            item.add_marker(pytest.mark.filterwarnings(UNCLOSED))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where tests of this folder run, let the client's sockets go."""
+    if any(item.path.is_relative_to(HERE) for item in session.items):
+        session.config.addinivalue_line("filterwarnings", f"ignore:{UNCLOSED}:{UNRAISABLE}")
+        session.config.stash[CHOSEN] = True
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Do so at the very end, too: pytest looks once more then, with the filters of its start."""
+    if config.stash.get(CHOSEN, False):
+        warnings.filterwarnings("ignore", UNCLOSED, pytest.PytestUnraisableExceptionWarning)
 
 
 @pytest.fixture(scope="session")
