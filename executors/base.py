@@ -41,8 +41,8 @@ class Held(NamedTuple):
     def sentence(self) -> str:
         """Say it."""
         return (
-            f"{self.scope.label} has been held ({self.action}) since {self.since.text()} "
-            f"by command {self.command}, until {self.until.text()}"
+            f"{self.scope.label} has been held ({self.action}) since {moment_text(self.since)} "
+            f"by command {self.command}, until {moment_text(self.until)}"
         )
 
 
@@ -134,6 +134,11 @@ def lift_all(executor: Executor, now: Instant) -> list[str]:
         else:
             sentences.append(verdict.detail)
     return sentences
+
+
+def moment_text(moment: Instant) -> str:
+    """Return a moment as people read it: to the second."""
+    return f"{moment.text()[:19]}Z"
 
 
 def unknown(executor: Executor, action: Action) -> str:

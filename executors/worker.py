@@ -1,22 +1,25 @@
 """Takes commands from the bus, has them carried out, and reports what became of each.
 
 One turn: note new commands by incident → try each incident's oldest, in order → lift what is due →
-hand over the reports. Everything is judged by this machine's own clock. What an executor can't do
-now is tried again with growing pauses until the command expires; later commands of the same
-incident wait behind it, those of others don't.
+hand over the reports. Everything is judged by this machine's own clock, at the moment of trying.
+What an executor can't do now is tried again with growing pauses until the command expires; later
+commands of the same incident wait behind it, those of others don't.
+
+Nothing is carried out before it is known what was answered: from the executor's own disk and from
+the reports topic. A report is kept until the bus has acknowledged it, and sent again otherwise; who
+reads it knows a repeat by the command's id.
 """
 
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from bus.messages import ExecutionReport, IsolationCommand
 from bus.topics import COMMANDS, REPORTS
-from bus.transport import Envelope, Sink, Source
+from bus.transport import Envelope, Receipt, Sink, Source
 from executors import base
 from executors.base import Executor
 from executors.dry_run import DryRun
@@ -25,39 +28,45 @@ from runtime import logs
 from runtime.clock import Clock, Instant
 from runtime.errors import FarsideError, Unavailable
 from runtime.metrics import Metrics
+from runtime.retries import Lanes, Outbox, Patience, Retry, Waiting, read_through
 from runtime.words import duration_text, plain_text
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Pause = Annotated[float, msgspec.Meta(gt=0, le=3_600)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How old a command may be, how often one is tried, and how much is kept waiting.
 
     `age_limit_s` counts from a command's issue by this machine's clock, `ahead_s_max` is how far in
-    the future an issue may lie (clocks differ).
+    the future an issue may lie (clocks differ). `look_back_s`: a start reads commands from so far
+    back; older ones that nobody answered stay unanswered.
+
+    Pauses between tries are drawn from 0 to `pause_s`, doubled each time up to `pause_s_max`.
+    `turn_s`: after so long no further command is begun in a turn, so that what is due is lifted.
+    `stop_s`: how long a stop waits for the last reports to be acknowledged.
     """
 
-    age_limit_s: Positive = 120.0
-    ahead_s_max: Positive = 60.0
-    pause_s: Positive = 0.5
-    pause_s_max: Positive = 10.0
-    poll_s: Positive = 0.25
+    age_limit_s: Seconds = 120.0
+    ahead_s_max: Seconds = 60.0
+    look_back_s: Annotated[float, msgspec.Meta(ge=60, le=604_800)] = 3600.0
+    pause_s: Pause = 0.5
+    pause_s_max: Pause = 10.0
+    turn_s: Pause = 2.0
+    stop_s: Pause = 3.0
+    poll_s: Annotated[float, msgspec.Meta(gt=0, le=10)] = 0.25
     poll_records_max: Count = 256
     waiting_max: Count = 1_000
     answers_max: Count = 10_000
     reports_max: Count = 10_000
 
 
-@dataclass
-class Waiting:
-    """A command on its way to be answered."""
+class Order(NamedTuple):
+    """A command, and the executor that it is for."""
 
     command: IsolationCommand
     executor: Executor
-    due_s: float = 0.0
-    tries: int = 0
-    last: str = ""
 
 
 class Answers:
@@ -78,12 +87,16 @@ class Answers:
         if len(self._verdicts) > self._limit:
             self._verdicts.popitem(last=False)
 
+    def holding(self) -> list[str]:
+        """Return the commands that hold something by their last answer."""
+        return [name for name, one in self._verdicts.items() if one.held_until is not None]
+
 
 class ExecutorWorker:
     """The consumer of the commands topic in front of one or more executors.
 
-    `source` reads COMMANDS, `past` (optional) reads REPORTS from its earliest record once, at the
-    start, to learn what was answered before.
+    `source` reads COMMANDS, `past` (optional) reads REPORTS from its earliest record to its end, at
+    the start, to learn what was answered before.
     """
 
     name = "executor"
@@ -109,12 +122,26 @@ class ExecutorWorker:
         self._settings = settings or Settings()
         self._past = past
         self._beat = beat
-        self._waiting: dict[str, deque[Waiting]] = {}
-        self._answered = Answers(self._settings.answers_max)
-        self._outbox: deque[ExecutionReport] = deque()
-        self._lift_after_s: dict[str, float] = {}
         self._log = logs.get(worker=self.name)
+        self._lanes: Lanes[Order] = Lanes(
+            self._settings.pause_s, self._settings.pause_s_max, self._settings.waiting_max
+        )
+        self._answered = Answers(self._settings.answers_max)
+        self._waits = self._patience("reports can't be sent")
+        self._outbox: Outbox[ExecutionReport] = Outbox(
+            self._hand_over, self._settings.reports_max, self._waits
+        )
+        self._lift_again: dict[str, Retry] = {}
+        self._lifted: deque[tuple[str, str, str]] = deque()  # command, executor, sentence
+        self._reading = self._patience("commands can't be read")
+        self._stop = threading.Event()
         self._count(metrics or Metrics())
+
+    def _patience(self, what: str) -> Patience:
+        return Patience(what, self._retry(what), self._log)
+
+    def _retry(self, name: str) -> Retry:
+        return Retry(name, self._settings.pause_s, self._settings.pause_s_max)
 
     def _count(self, metrics: Metrics) -> None:
         self._outcomes = metrics.counter(
@@ -133,39 +160,80 @@ class ExecutorWorker:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then lift everything that is held and report it."""
-        self.start()
-        while not stop.is_set():
-            self._beat()
-            try:
-                envelopes = self._source.poll(
-                    self._settings.poll_records_max, self._settings.poll_s
-                )
-            except Unavailable as error:
-                self._log.warning("commands can't be read now", reason=str(error))
-                self._clock.wait(stop, error.retry_after_s)
-                envelopes = []
-            self.turn(envelopes, self._clock.now())
+        self._stop = stop
+        if self.start(stop):
+            while not stop.is_set():
+                self._beat()
+                self.turn(self._poll(stop), self._clock.now())
         self.stop()
 
-    def start(self) -> None:
-        """Learn what was answered, settle and list what an earlier run left."""
-        if self._past is not None:
-            while envelopes := self._past.poll(self._settings.poll_records_max, 0.0):
-                self.learn(envelopes)
+    def start(self, stop: threading.Event | None = None) -> bool:
+        """Settle what an earlier run left and learn what was answered; carries out nothing.
+
+        Waits while the bus can't be read, and lifts what is due meanwhile. Returns whether it is
+        known what was answered; it isn't when `stop` was set before.
+        """
         now = self._clock.now()
         for name, executor in self._executors.items():
             for sentence in executor.settle(now):
                 self._log.warning(sentence, executor=name)
             for held in executor.held():
                 self._log.warning(f"left by an earlier run: {held.sentence}", executor=name)
+        self._lift_due(now)
+        if self._past is not None:
+            if not read_through(
+                self._past,
+                self.learn,
+                patience=self._patience("nothing is carried out: earlier reports can't be read"),
+                clock=self._clock,
+                stop=stop or threading.Event(),
+                meanwhile=self._meanwhile,
+            ):
+                return False
+            self._past.close()
+            self._past = None
+        self._report_untold()
+        self._report_lifted()
+        self._report_unheard()
+        self._send()
+        return True
+
+    def _meanwhile(self) -> None:
+        self._beat()
+        self._lift_due(self._clock.now())
+
+    def _report_untold(self) -> None:
+        """Report the answers of an earlier run that the topic lacks."""
+        for name, executor in self._executors.items():
             for case in executor.ledger.untold():
                 if self._answered.get(case.command) is not None:
                     executor.ledger.tell(case.command)
                 elif case.verdict is not None:
+                    self._answered.add(case.command, case.verdict)
                     self._report(case.command, name, case.verdict)
                     self._outcomes.labels(name, case.action, case.verdict.outcome).inc()
-        self._lift_due(now)
-        self._send()
+
+    def _report_unheard(self) -> None:
+        """Report what is held by the topic's last word, and was lifted by an earlier run."""
+        for command in self._answered.holding():
+            for name, executor in self._executors.items():
+                case = executor.ledger.case(command)
+                if case is not None and case.lifted:
+                    detail = f"{case.action} of {case.scope.label} was lifted by an earlier run"
+                    self._no_longer(command, name, detail)
+
+    def _poll(self, stop: threading.Event) -> list[Envelope]:
+        """Return new commands; while the bus is away, none after as long as a poll takes."""
+        if not self._reading.due(self._clock.monotonic()):
+            self._clock.wait(stop, self._settings.poll_s)
+            return []
+        try:
+            envelopes = self._source.poll(self._settings.poll_records_max, self._settings.poll_s)
+        except Unavailable as error:
+            self._reading.failed(error, self._clock.monotonic())
+            return []
+        self._reading.well(self._clock.monotonic())
+        return envelopes
 
     def learn(self, envelopes: Iterable[Envelope]) -> None:
         """Take answers from the reports topic: what was answered is not carried out again."""
@@ -181,25 +249,34 @@ class ExecutorWorker:
             command = envelope.message
             if envelope.topic == COMMANDS and isinstance(command, IsolationCommand):
                 self._admit(command, now)
-        for incident in list(self._waiting):
-            self._work_off(incident, now)
-        self._lift_due(now)
+        end_s = self._clock.monotonic() + self._settings.turn_s
+        self._lanes.work(
+            self._settle,
+            self._clock.monotonic,
+            lambda: not self._stop.is_set() and self._clock.monotonic() <= end_s,
+        )
+        self._lift_due(self._clock.now())
+        self._report_lifted()
         self._send()
 
     def stop(self) -> None:
         """End in order: lift everything that is held, report it, hand over what is left."""
         now = self._clock.now()
+        self._report_lifted()
         for name, executor in self._executors.items():
             holding = executor.held()
             for sentence in executor.close(now):
                 self._log.info(sentence, executor=name)
             still = {held.command for held in executor.held()}
-            executor.ledger.close()
             for held in holding:
                 if held.command not in still:
                     detail = f"{held.action} of {held.scope.label} was lifted at a clean stop"
                     self._no_longer(held.command, name, detail)
-        self._send()
+        self._send_last()
+        for executor in self._executors.values():
+            executor.ledger.close()
+        self._source.close()
+        self._sink.close(self._settings.stop_s)
 
     def _admit(self, command: IsolationCommand, now: Instant) -> None:
         executor = self._executors.get(command.executor)
@@ -211,16 +288,16 @@ class ExecutorWorker:
             if now.since(command.issued) <= self._settings.age_limit_s:
                 self._conclude(command, executor, repeated(earlier))
             return
-        queue = self._waiting.setdefault(command.incident, deque())
-        if any(waiting.command.id == command.id for waiting in queue):
+        lane = self._lanes.lane(command.incident)
+        if any(waiting.item.command.id == command.id for waiting in lane):
             return
-        if sum(map(len, self._waiting.values())) >= self._settings.waiting_max:
+        if self._lanes.full:
             limit = self._settings.waiting_max
-            self._conclude(
-                command, executor, Verdict("failed", f"{limit} commands are waiting already")
-            )
+            full = Verdict("failed", f"{limit} commands are waiting already")
+            self._conclude(command, executor, full)
             return
-        queue.append(Waiting(command, executor))
+        order = Order(command, executor)
+        self._lanes.add(command.incident, command.id, order, self._clock.monotonic())
 
     def _earlier(self, command: IsolationCommand, executor: Executor) -> Verdict | None:
         known = self._answered.get(command.id)
@@ -231,34 +308,24 @@ class ExecutorWorker:
         except FarsideError:
             return None  # the executor itself says so when it is asked to act
 
-    def _work_off(self, incident: str, now: Instant) -> None:
-        """Answer an incident's commands in order, until one must be tried again later."""
-        queue = self._waiting[incident]
-        while queue:
-            self._beat()
-            waiting = queue[0]
-            verdict = self._judge(waiting, now)
-            if verdict is None:
-                return
-            queue.popleft()
-            self._conclude(waiting.command, waiting.executor, verdict)
-        del self._waiting[incident]
-
-    def _judge(self, waiting: Waiting, now: Instant) -> Verdict | None:
-        """Return the answer to a command, None when it is to be tried again later."""
-        command, executor = waiting.command, waiting.executor
-        late = self._too_late(waiting, now)
-        if late is not None:
-            return late
-        if self._clock.monotonic() < waiting.due_s:
-            return None
-        try:
-            return self._carry_out(command, executor, now)
-        except Unavailable as error:
-            self._put_off(waiting, error)
-            return None
-        except FarsideError as error:
-            return Verdict("failed", str(error))
+    def _settle(self, waiting: Waiting[Order], due: bool) -> bool:  # noqa: FBT001  # the lanes'
+        """Answer a command, where there is an answer now; return whether there was."""
+        self._beat()
+        now = self._clock.now()
+        command, executor = waiting.item
+        verdict = self._too_late(waiting, now)
+        if verdict is None and due:
+            try:
+                verdict = self._carry_out(command, executor, now)
+            except Unavailable:
+                self._retries.inc()
+                raise
+            except FarsideError as error:
+                verdict = Verdict("failed", str(error))
+        if verdict is None:
+            return False
+        self._conclude(command, executor, verdict)
+        return True
 
     def _carry_out(self, command: IsolationCommand, executor: Executor, now: Instant) -> Verdict:
         if command.action not in executor.knows:
@@ -270,14 +337,16 @@ class ExecutorWorker:
             return Verdict("refused", f"dry run: would refuse: {objection}")
         return self._rehearsal.act(command, now)
 
-    def _too_late(self, waiting: Waiting, now: Instant) -> Verdict | None:
-        command, age_s = waiting.command, now.since(waiting.command.issued)
+    def _too_late(self, waiting: Waiting[Order], now: Instant) -> Verdict | None:
+        command, tries = waiting.item.command, waiting.retry.tries
+        age_s = now.since(command.issued)
         if now > command.expires:
-            if waiting.tries:
-                tries = f"tried {waiting.tries} times until it expired"
-                return Verdict("failed", f"{tries}: {waiting.last}")
-            return Verdict("expired", f"expired at {command.expires.text()}, before it was tried")
-        if waiting.tries == 0 and age_s > self._settings.age_limit_s:
+            if tries:
+                times = "once" if tries == 1 else f"{tries} times"
+                return Verdict("failed", f"tried {times} until it expired: {waiting.why}")
+            expired = base.moment_text(command.expires)
+            return Verdict("expired", f"expired at {expired}, before it was tried")
+        if tries == 0 and age_s > self._settings.age_limit_s:
             limit_s = self._settings.age_limit_s
             return Verdict(
                 "refused",
@@ -288,14 +357,6 @@ class ExecutorWorker:
                 "refused", f"issued {duration_text(-age_s)} in the future by this node's clock"
             )
         return None
-
-    def _put_off(self, waiting: Waiting, error: Unavailable) -> None:
-        pause_s = self._settings.pause_s * 2.0 ** min(waiting.tries, 20)
-        pause_s = min(max(pause_s, error.retry_after_s), self._settings.pause_s_max)
-        waiting.tries += 1
-        waiting.last = str(error)
-        waiting.due_s = self._clock.monotonic() + pause_s
-        self._retries.inc()
 
     def _conclude(self, command: IsolationCommand, executor: Executor, verdict: Verdict) -> None:
         verdict = verdict.plain()
@@ -313,10 +374,7 @@ class ExecutorWorker:
         self._report(command.id, command.executor, verdict)
 
     def _report(self, command: str, executor: str, verdict: Verdict) -> None:
-        while len(self._outbox) >= self._settings.reports_max:
-            self._outbox.popleft()
-            self._dropped.inc()
-        self._outbox.append(
+        self._outbox.add(
             ExecutionReport(
                 command=command,
                 executor=executor,
@@ -329,26 +387,30 @@ class ExecutorWorker:
 
     def _lift_due(self, now: Instant) -> None:
         """Lift what was held until now, and say so; what can't be lifted is tried again."""
+        again: dict[str, Retry] = {}
         count = 0
         for name, executor in self._executors.items():
             for held in executor.held():
-                if held.until > now or self._clock.monotonic() < self._lift_after_s.get(
-                    held.command, 0.0
-                ):
+                retry = self._lift_again.get(held.command) or self._retry(f"lift {held.command}")
+                if held.until > now or not retry.due(self._clock.monotonic()):
+                    again[held.command] = retry
                     count += 1
                     continue
                 try:
                     verdict = executor.lift(held.command, now)
                 except FarsideError as error:
+                    again[held.command] = retry.failed(self._clock.monotonic())
                     count += 1
-                    pause_s = self._settings.pause_s_max
-                    self._lift_after_s[held.command] = self._clock.monotonic() + pause_s
                     self._log.error(f"{held.sentence}, but can't be lifted: {error}", executor=name)
                     continue
-                self._lift_after_s.pop(held.command, None)
                 self._log.info(verdict.detail, command=held.command, executor=name)
-                self._no_longer(held.command, name, verdict.detail)
+                self._lifted.append((held.command, name, verdict.detail))
+        self._lift_again = again
         self._holds.set(count)
+
+    def _report_lifted(self) -> None:
+        while self._lifted:
+            self._no_longer(*self._lifted.popleft())
 
     def _no_longer(self, command: str, executor: str, detail: str) -> None:
         """Report that what a command held is held no more: a later word on the same command."""
@@ -356,22 +418,31 @@ class ExecutorWorker:
         self._answered.add(command, verdict)
         self._report(command, executor, verdict)
 
+    def _hand_over(self, report: ExecutionReport) -> Receipt:
+        return self._sink.send(REPORTS, report.command, report)
+
     def _send(self) -> None:
-        """Hand the reports over; what the bus doesn't take now waits for the next turn."""
-        sent: list[ExecutionReport] = []
-        try:
-            while self._outbox:
-                report = self._outbox[0]
-                self._sink.send(REPORTS, report.command, report)
-                sent.append(self._outbox.popleft())
-            if sent:
-                self._sink.flush(5.0)
-        except Unavailable as error:
-            self._outbox.extendleft(reversed(sent))
-            self._log.warning("reports wait", count=len(self._outbox), reason=str(error))
-        else:
-            self._told(sent)
+        """Hand the reports over; what the bus hasn't acknowledged is sent again in a later turn."""
+        lost = self._outbox.dropped
+        self._told(self._outbox.step(self._clock.monotonic()))
+        if self._outbox.dropped > lost:
+            self._dropped.inc(self._outbox.dropped - lost)
+            self._log.error("reports given up", reason=self._outbox.why)
         self._unsent.set(len(self._outbox))
+
+    def _send_last(self) -> None:
+        """Send what is left, and wait for its acknowledgement for at most `stop_s`."""
+        self._waits.hurry()
+        end_s = self._clock.monotonic() + self._settings.stop_s
+        left = -1
+        while len(self._outbox) not in {0, left} and self._clock.monotonic() <= end_s:
+            left = len(self._outbox)
+            self._send()
+            try:
+                self._sink.flush(max(end_s - self._clock.monotonic(), 0.0))
+            except FarsideError as error:
+                self._log.warning("reports are not acknowledged", reason=str(error))
+            self._send()
 
     def _told(self, reports: Iterable[ExecutionReport]) -> None:
         for report in reports:
