@@ -80,9 +80,7 @@ class Cluster:
         plan = _plan(folder / "cluster.json", brokers, sasl=sasl, port=port)
         secret = _sasl(plan, folder) if sasl else None
         _configure(plan, folder, folder / "broker.pem" if sasl else None)
-        if not (folder / "cluster.json").exists():
-            _format(plan, folder, software, secret)
-            write_atomically(folder / "cluster.json", msgspec.json.encode(plan))
+        _format(plan, folder, software, secret)
         # Its one thread lives as long as the cluster: see deploy.kafka.jvm.Software.broker.
         starter = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="kafka-starter")
         made = [
@@ -183,6 +181,12 @@ def _plan(path: Path, brokers: int, *, sasl: bool, port: int) -> layout.Layout:
     found = layout.load(path)
     if found is None:
         found = layout.plan(brokers, sasl=sasl, port=port)
+        write_atomically(path, msgspec.json.encode(found))
+    elif port not in {0, found.nodes[0].port}:
+        raise Misconfigured(
+            f"{path.parent} holds a cluster at port {found.nodes[0].port}: leave --port out, or use"
+            " another folder"
+        )
     elif len(found.nodes) != brokers or any(bool(one.sasl_port) != sasl for one in found.nodes):
         raise Misconfigured(
             f"{path.parent} holds a cluster of {len(found.nodes)} brokers "
@@ -231,7 +235,7 @@ def _sasl(plan: layout.Layout, folder: Path) -> Sasl:
 
 
 def _format(plan: layout.Layout, folder: Path, software: Software, sasl: Sasl | None) -> None:
-    """Let Kafka's storage tool prepare every broker's folder, a few at once."""
+    """Let Kafka's storage tool prepare the folders that are not prepared yet, two at once."""
     scram = []
     if sasl is not None:
         password = sasl.password_file.read_text("ascii")
@@ -250,7 +254,11 @@ def _format(plan: layout.Layout, folder: Path, software: Software, sasl: Sasl | 
             raise Unavailable(f"broker {node.id} can't be prepared: {' '.join(said[-3:])[:600]}")
 
     with concurrent.futures.ThreadPoolExecutor(2) as several:
-        list(several.map(one, plan.nodes))
+        list(several.map(one, [node for node in plan.nodes if not _is_prepared(folder, node)]))
+
+
+def _is_prepared(folder: Path, node: layout.Node) -> bool:
+    return (_home(folder, node) / "data" / "meta.properties").exists()
 
 
 def toml(cluster: Cluster, *, sasl: bool) -> str:
@@ -292,7 +300,8 @@ def _folder(given: Path | None) -> Iterator[Path]:
 def main(brokers: str, folder: Path | None, port: int | None, *, sasl: bool) -> None:
     """Run a Kafka on loopback until Ctrl-C, and print what farside.toml needs."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup wants it to live on
+            signal.signal(number, signal.default_int_handler)
     try:
         with (
             _folder(folder) as place,

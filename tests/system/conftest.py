@@ -65,17 +65,18 @@ def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def fresh_topics(kafka: Cluster) -> Cluster:
-    """The cluster of `kafka`, with all topics of the product new and empty.
+    """The cluster of `kafka`: it runs, and all topics of the product are new and empty.
 
     A test that wants several partitions of telemetry calls `kafka.renew_topics(cells=…)` instead.
     """
+    kafka.heal()
     kafka.renew_topics()
     return kafka
 
 
 @pytest.fixture
 def fresh_topics3(kafka3: Cluster) -> Cluster:
-    """The same for three brokers: all of them run, and the topics are new."""
+    """The same for three brokers."""
     kafka3.heal()
     kafka3.renew_topics()
     return kafka3
@@ -84,5 +85,6 @@ def fresh_topics3(kafka3: Cluster) -> Cluster:
 @pytest.fixture
 def fresh_topics_sasl(kafka_sasl: Cluster) -> Cluster:
     """The same for the broker with TLS and SCRAM."""
+    kafka_sasl.heal()
     kafka_sasl.renew_topics()
     return kafka_sasl

@@ -229,6 +229,16 @@ def test_a_broker_that_can_not_start_is_told_with_the_end_of_its_log(tmp_path: P
             broker.restart()
 
 
+def test_a_start_that_was_cut_off_before_the_folder_was_prepared_is_made_good(
+    tmp_path: Path,
+) -> None:
+    with Cluster.start(tmp_path) as first:
+        address = first.brokers[0].address
+    (tmp_path / "broker-1" / "data" / "meta.properties").unlink()
+    with Cluster.start(tmp_path) as second:
+        assert second.brokers[0].address == address
+
+
 def test_a_folder_with_another_kind_of_cluster_is_refused(tmp_path: Path) -> None:
     Cluster.start(tmp_path).close()
     with pytest.raises(Misconfigured, match="a cluster of 1 brokers without SASL"):
