@@ -3,9 +3,11 @@
 A notifier is one file of this package with `Settings` and `build(settings, context)`, and is named
 in the configuration as `[notify.NAME]`. What it owes: it tells each notice that it is given once,
 returns when it was taken, and of errors only `runtime.errors` leave it (`Unavailable` may be tried
-again). Which notices are new, and what was told before, is the worker's business.
+again). Which notices are new, and what was told before, is the worker's business; where it can't
+know (a kill between telling and noting), it tells once more under the same `Notice.id`.
 """
 
+import hashlib
 import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TextIO
@@ -31,6 +33,12 @@ class Notice(NamedTuple):
     severity: Severity
     sentence: str
     message: Incident | Refusal
+
+    @property
+    def id(self) -> str:
+        """Return what names this notice for ever: the same one told again has the same id."""
+        words = f"{self.incident}\0{self.state}\0{self.time.text()}"
+        return "notice_" + hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:32]
 
     @property
     def word(self) -> str:

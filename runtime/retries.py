@@ -317,24 +317,25 @@ def read_through(
     `meanwhile` is called about every `READ_LOOK_S` seconds.
     """
     end_s = clock.monotonic() + READ_S_MAX
-    while not stop.is_set():
+    while True:
         meanwhile()
         now_s = clock.monotonic()
         if not patience.due(now_s):
             clock.wait(stop, READ_LOOK_S)
-            continue
-        try:
-            lag = source.lag()
-            if lag and not any(lag.values()):
-                patience.well(now_s)
-                return True
-            take(source.poll(READ_RECORDS_MAX, READ_LOOK_S))
-        except Unavailable as error:
-            patience.failed(error, clock.monotonic())
         else:
-            if now_s > end_s:
-                end_s = now_s + READ_S_MAX
-                left = sum(lag.values())
-                slow = Unavailable(f"{left} records are left to be read after {READ_S_MAX:g} s")
-                patience.failed(slow, now_s)
-    return False
+            try:
+                lag = source.lag()
+                if lag and not any(lag.values()):
+                    patience.well(now_s)
+                    return True
+                take(source.poll(READ_RECORDS_MAX, READ_LOOK_S))
+            except Unavailable as error:
+                patience.failed(error, clock.monotonic())
+            else:
+                if now_s > end_s:
+                    end_s = now_s + READ_S_MAX
+                    left = sum(lag.values())
+                    slow = Unavailable(f"{left} records are left to be read after {READ_S_MAX:g} s")
+                    patience.failed(slow, now_s)
+        if stop.is_set():
+            return False

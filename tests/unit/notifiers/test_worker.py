@@ -102,7 +102,7 @@ def test_what_can_not_be_told_now_is_told_later_in_order_and_others_do_not_wait(
     assert first == [("i2", "open", "done")]
     desk.ear.failing.clear()
     assert desk.turn() == []  # the pause is not over
-    desk.wait(1)
+    desk.wait(2)
     assert desk.turn() == [("i1", "open", "done"), ("i1", "acting", "done")]
 
 
