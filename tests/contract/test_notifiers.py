@@ -4,6 +4,7 @@ Each notifier needs an arrangement below: people of its kind who keep what they 
 taken away. A notifier without one fails here, so that none goes unjudged.
 """
 
+import contextlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from runtime.clock import SystemClock
 from runtime.errors import Rejected, Unavailable
 from runtime.plugins import available, load
 from tests.unit.notifiers.notices import START, incident, refusal
+from tests.unit.notifiers.receiver import SECRET, receiving
 
 
 @dataclass
@@ -31,12 +33,25 @@ class Arranged:
     leave: Callable[[], None]
 
 
-def _console() -> Arranged:
+@contextlib.contextmanager
+def _console() -> Iterator[Arranged]:
     stream = io.StringIO()
-    return Arranged({}, stream, lambda: stream.getvalue().splitlines(), stream.close)
+    yield Arranged({}, stream, lambda: stream.getvalue().splitlines(), stream.close)
 
 
-ARRANGEMENTS = {"console": _console}
+@contextlib.contextmanager
+def _webhook() -> Iterator[Arranged]:
+    with receiving() as receiver:
+        yield Arranged(
+            {"url": receiver.url, "secret": SECRET, "refusals": True},
+            io.StringIO(),
+            lambda: [heard.body.decode() for heard in receiver.heard],
+            receiver.close,
+        )
+
+
+ARRANGEMENTS = {"console": _console, "webhook": _webhook}
+pytestmark = pytest.mark.loopback
 
 
 @dataclass
@@ -52,12 +67,12 @@ class Judged:
 def judged(request: pytest.FixtureRequest) -> Iterator[Judged]:
     if request.param not in ARRANGEMENTS:
         pytest.fail(f"say in ARRANGEMENTS whom the notifier {request.param} tells in a test")
-    people = ARRANGEMENTS[request.param]()
     module: Any = load("notifiers", request.param)
-    context = Context(SystemClock(), stream=people.stream)
-    telling = module.build(module.Settings(**people.settings), context)
-    yield Judged(request.param, people, telling)
-    telling.close()
+    with ARRANGEMENTS[request.param]() as people:
+        context = Context(SystemClock(), stream=people.stream)
+        telling = module.build(module.Settings(**people.settings), context)
+        yield Judged(request.param, people, telling)
+        telling.close()
 
 
 def notice(message: object) -> Notice:
