@@ -2,10 +2,12 @@
 
 A file has one line of header (format, what it belongs to, checksum of the rest) and a body. It is
 written aside, synced and renamed; the one before is kept as second generation and used when the
-newest is damaged.
+newest is damaged. Until the new one is on disk for certain, both old ones stay as they are.
 """
 
 import hashlib
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ from runtime.errors import NotPermitted, Unavailable
 from runtime.files import write_atomically
 
 FORMAT = 1
+
+
+def unharmed(point: str) -> None:
+    """Let the worker live (tests pass something that does not)."""
 
 
 class Unusable(Exception):
@@ -77,6 +83,7 @@ class CheckpointFile:
         """Use `folder/owner.ckpt`; `fingerprint` names the settings that shape the state."""
         self.path = folder / f"{owner}.ckpt"
         self._before = folder / f"{owner}.ckpt.1"
+        self._aside = folder / f"{owner}.ckpt.new"
         self._owner = owner
         self._fingerprint = fingerprint
 
@@ -86,8 +93,9 @@ class CheckpointFile:
         positions: dict[Place, int],
         plain: bytes,
         arrays: dict[str, NDArray[Any]],
+        crash: Callable[[str], None] = unharmed,
     ) -> None:
-        """Write a new generation.
+        """Write a new generation; `crash("during save")` is called when it is complete but aside.
 
         Errors: `Unavailable` when the disk is full or fails, `NotPermitted` without the right.
         """
@@ -105,16 +113,27 @@ class CheckpointFile:
             ),
             checksum=hashlib.sha256(body).hexdigest(),
         )
+        write_atomically(self._aside, msgspec.json.encode(header) + b"\n" + body)
+        crash("during save")
         try:
-            if self.path.exists():
-                self._before.unlink(missing_ok=True)
-                self._before.hardlink_to(self.path)
+            self._take_over()
         except OSError as error:
-            msg = f"{self._before} can't be kept: {error.strerror}"
+            msg = f"{self.path} can't be replaced: {error.strerror}"
             raise (
                 NotPermitted(msg) if isinstance(error, PermissionError) else Unavailable(msg)
             ) from None
-        write_atomically(self.path, msgspec.json.encode(header) + b"\n" + body)
+
+    def _take_over(self) -> None:
+        """Make the newest generation the one before, and what lies aside the newest."""
+        if self.path.exists():
+            self._before.unlink(missing_ok=True)
+            self._before.hardlink_to(self.path)
+        self._aside.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def load(self) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest usable generation, and a sentence for each that was not usable."""
