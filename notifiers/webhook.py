@@ -8,7 +8,6 @@ may open doors.
 """
 
 import base64
-import binascii
 import contextlib
 import email.utils
 import re
@@ -305,7 +304,7 @@ def _is_key(word: str) -> bool:
     prefix, _, key = word.partition("whsec_")
     try:
         return not prefix and len(base64.b64decode(key, validate=True)) in _KEY_BYTES
-    except binascii.Error:
+    except ValueError:
         return False
 
 
