@@ -1,7 +1,7 @@
-"""Where concrete parts meet: each `build_…` makes a role, `build_up` all of them in one process."""
+"""Where concrete parts meet: each `build_…` makes a role, over whichever bus it is given."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -21,13 +21,15 @@ from bus.topics import (
     TELEMETRY,
     TOPICS,
 )
-from bus.transport import Sink
+from bus.transport import Bus, Sink, Source
 from collectors.agent import Agent, boot_id, identify
 from collectors.agent import Settings as AgentSettings
-from detector.checkpoint import CheckpointFile
+from detector.checkpoint import CheckpointFile, unharmed
+from detector.journal import Journal
 from detector.worker import CoreWorker, Edges, Ticker, WorkerSettings
 from executors.base import Context
 from executors.worker import ExecutorWorker
+from executors.worker import Settings as ExecutorSettings
 from farside.explaining import explained, page_of
 from farside.local import Ask, LocalServer
 from farside.parts import Parts
@@ -38,9 +40,10 @@ from farside.view.story import Story
 from farside.watching import Watcher
 from notifiers.base import Context as NotifierContext
 from notifiers.worker import NotifierWorker
+from notifiers.worker import Settings as NotifierSettings
 from runtime import plugins
 from runtime.clock import Clock, SystemClock
-from runtime.errors import FarsideError, NotPermitted, Rejected
+from runtime.errors import FarsideError, Misconfigured, NotPermitted, Rejected
 from runtime.files import SysTree
 from runtime.health import Health, HttpServer
 from runtime.metrics import Metrics
@@ -96,20 +99,26 @@ class Assembly:
     port: int | None
 
 
-def build_collect(site: Site, sink: Sink) -> tuple[Agent, list[str]]:
-    """Return the agent with its collectors, and a sentence for each thing that it can't see."""
+def build_collect(site: Site, sink: Sink, *, durable: bool = False) -> tuple[Agent, list[str]]:
+    """Return the agent with its collectors, and a sentence for each thing that it can't see.
+
+    durable: what the bus does not take is kept on disk, too.
+    """
     collectors = {}
     for name, table in chosen(site.settings.collect, COLLECTORS).items():
         module = plugins.load("collectors", name)
         collectors[name] = module.build(plugin_settings(table, module.Settings), site.tree)
+    identity = site.settings.farside
     agent = Agent(
         plugin_settings(site.settings.agent, AgentSettings),
         collectors,
-        identify(site.settings.farside.cluster, site.node, site.tree, site.clock.now()),
+        identify(identity.cluster, site.node, site.tree, site.clock.now()),
         sink=sink,
         clock=site.clock,
         metrics=site.metrics,
+        partition=site.settings.bus.partition_of(identity.cell),
         beat=site.health.heartbeat("agent", 30.0).beat,
+        folder=site.state_dir / "spool" if durable else None,
     )
     notes = [
         f"{name}: {sentence}"
@@ -119,38 +128,55 @@ def build_collect(site: Site, sink: Sink) -> tuple[Agent, list[str]]:
     return agent, notes
 
 
-def build_detect(site: Site, bus: MemoryBus, parts: Parts) -> list[Worker]:
-    """Return the scorer's and the decider's workers."""
-    cell = site.settings.farside.cell
-    sink = bus.sink()
+def build_scorers(
+    site: Site,
+    bus: Bus,
+    parts: Parts,
+    cells: Iterable[str],
+    crash: Callable[[str], None] = unharmed,
+) -> list[Worker]:
+    """Return a scorer's worker for each of these cells."""
+    workers: list[Worker] = []
+    for cell in cells:
+        partition = site.settings.bus.partition_of(cell)
+        sink = bus.sink()
+        place = (TELEMETRY, partition)
+        edges = _edges(site, f"scorer-{cell}", bus.source([place]), sink, parts.fingerprint())
+        name = "scorer" if len(site.settings.bus.cells) < 2 else f"scorer-{cell}"
+        scorer = parts.scorer(partition)
+        ticker = Ticker(cell, partition, sink, site.clock)
+        workers.append(CoreWorker(name, scorer, edges, WorkerSettings(), ticker, crash))
+    return workers
 
-    def edges(name: str, topics: list[str], fingerprint: str) -> Edges:
-        return Edges(
-            source=bus.source(topics),
-            sink=sink,
-            clock=site.clock,
-            metrics=site.metrics,
-            heartbeat=site.health.heartbeat(name, 30.0),
-            checkpoint=CheckpointFile(site.state_dir, name, fingerprint),
-        )
 
-    scorer = CoreWorker(
-        "scorer",
-        parts.scorer(),
-        edges(f"scorer-{cell}", [TELEMETRY], parts.fingerprint()),
-        WorkerSettings(),
-        Ticker(cell, 0, sink, site.clock),
+def build_decider(
+    site: Site,
+    bus: Bus,
+    parts: Parts,
+    crash: Callable[[str], None] = unharmed,
+    *,
+    durable: bool = False,
+) -> Worker:
+    """Return the decider's worker: one for the fleet; durable: with its journal."""
+    source = bus.source([SUSPICIONS, REPORTS, INVENTORY, DIRECTIVES])
+    edges = _edges(site, "decider", source, bus.sink(), "1")
+    if durable:
+        edges = edges._replace(journal=Journal(site.state_dir, "decider"))
+    return CoreWorker("decider", parts.decider(), edges, WorkerSettings(), None, crash)
+
+
+def _edges(site: Site, name: str, source: Source, sink: Sink, fingerprint: str) -> Edges:
+    return Edges(
+        source=source,
+        sink=sink,
+        clock=site.clock,
+        metrics=site.metrics,
+        heartbeat=site.health.heartbeat(name, 30.0),
+        checkpoint=CheckpointFile(site.state_dir, name, fingerprint),
     )
-    decider = CoreWorker(
-        "decider",
-        parts.decider(),
-        edges("decider", [SUSPICIONS, REPORTS, INVENTORY, DIRECTIVES], "1"),
-        WorkerSettings(),
-    )
-    return [scorer, decider]
 
 
-def build_execute(site: Site, bus: MemoryBus) -> tuple[Worker, list[str]]:
+def build_execute(site: Site, bus: Bus) -> tuple[Worker, list[str]]:
     """Return the executors' worker, and a sentence for each thing that they can't do here."""
     context = Context(
         tree=site.tree,
@@ -163,12 +189,14 @@ def build_execute(site: Site, bus: MemoryBus) -> tuple[Worker, list[str]]:
     for name, table in chosen(site.settings.execute, EXECUTORS).items():
         module = plugins.load("executors", name)
         executors[name] = module.build(plugin_settings(table, module.Settings), context)
+    settings = plugin_settings(site.settings.executor, ExecutorSettings)
     beat = site.health.heartbeat("executor", 30.0)
     worker = ExecutorWorker(
         executors,
-        source=bus.source([COMMANDS]),
+        source=bus.source([COMMANDS], site.clock.now().plus(-settings.look_back_s)),
         sink=bus.sink(),
         clock=site.clock,
+        settings=settings,
         metrics=site.metrics,
         past=bus.source([REPORTS]),
         beat=beat.beat,
@@ -177,31 +205,43 @@ def build_execute(site: Site, bus: MemoryBus) -> tuple[Worker, list[str]]:
     return worker, notes
 
 
-def build_notify(site: Site, bus: MemoryBus, stream: TextIO) -> list[Worker]:
-    """Return a worker for each notifier; one that prints writes to `stream`."""
+def build_notify(
+    site: Site, bus: Bus, stream: TextIO, *, durable: bool = False
+) -> tuple[list[Worker], list[str]]:
+    """Return a worker for each notifier, and a sentence for each thing that one can't do.
+
+    A notifier that prints writes to `stream`; durable: the bus outlives this process.
+    """
     context = NotifierContext(
         clock=site.clock,
         cluster=site.settings.farside.cluster,
         node=site.node,
         stream=stream,
     )
+    settings = plugin_settings(site.settings.notifier, NotifierSettings)
     workers: list[Worker] = []
+    notes: list[str] = []
     for name, table in chosen(site.settings.notify, NOTIFIERS).items():
         module = plugins.load("notifiers", name)
         notifier = module.build(plugin_settings(table, module.Settings), context)
+        notes += [f"{name}: {sentence}" for sentence in notifier.cannot()]
         beat = site.health.heartbeat(f"notifier-{name}", 30.0)
+        begin = site.clock.now().plus(-settings.look_back_s)
         workers.append(
             NotifierWorker(
                 notifier,
-                source=bus.source([INCIDENTS, COMMANDS]),
+                source=bus.source([INCIDENTS, COMMANDS], begin),
                 sink=bus.sink(),
                 clock=site.clock,
+                settings=settings,
                 metrics=site.metrics,
                 past=bus.source([DELIVERIES]),
+                dead_letters=site.state_dir / f"dead-letters-{name}.jsonl",
+                durable=durable,
                 beat=beat.beat,
             ),
         )
-    return workers
+    return workers, notes
 
 
 def build_up(site: Site, stream: TextIO, record: Path | None = None) -> Assembly:
@@ -210,6 +250,11 @@ def build_up(site: Site, stream: TextIO, record: Path | None = None) -> Assembly
     Errors: `Misconfigured`, `NotPermitted`, each with the sentence that mends it.
     """
     settings = site.settings
+    if settings.bus.kind != "memory":
+        raise Misconfigured(
+            'farside up has a bus of its own in one process; with [bus] kind = "kafka" start '
+            "farside collect, detect, execute and notify"
+        )
     make_folder(site.state_dir)
     bus = MemoryBus(site.clock, settings.bus.records_max, settings.bus.bytes_max)
     parts = Parts(settings)
@@ -218,15 +263,16 @@ def build_up(site: Site, stream: TextIO, record: Path | None = None) -> Assembly
     workers: list[Worker] = [Watcher(story, bus.source(list(TOPICS)))]
     if record is not None:
         workers.append(Recorder(record, bus.source(list(TOPICS))))
-    workers += build_notify(site, bus, stream)
+    tellers, mute = build_notify(site, bus, stream)
     executor, cannot = build_execute(site, bus)
-    workers += [executor, *build_detect(site, bus, parts)]
+    scorers = build_scorers(site, bus, parts, [settings.farside.cell])
+    workers += [*tellers, executor, *scorers, build_decider(site, bus, parts)]
     agent, blind = build_collect(site, bus.sink())
     workers.append(agent)
     servers = _servers(site, story)
     workers += servers
     port = next((server.port for server in servers if isinstance(server, HttpServer)), None)
-    return Assembly(bus, story, workers, [*blind, *cannot], port)
+    return Assembly(bus, story, workers, [*blind, *cannot, *mute], port)
 
 
 def _servers(site: Site, story: Story) -> list[HttpServer | LocalServer]:

@@ -13,7 +13,10 @@ import click
 
 from runtime.errors import FarsideError, Misconfigured, NotPermitted
 
-COMMANDS = ("up", "demo", "replay", "explain", "check", "top")
+COMMANDS = (
+    "up", "demo", "collect", "detect", "execute", "notify",
+    "replay", "explain", "check", "top",
+)  # fmt: skip
 
 
 class Commands(click.Group):

@@ -33,9 +33,8 @@ class Parts:
 
     def scorer(self, partition: int = 0) -> Scorer:
         """Return a fresh scorer for the cell of a partition."""
-        cell = self.settings.farside.cell
-        name = cell if partition == 0 else f"{cell}-{partition}"
-        return Scorer(self.scoring, self.models, catalogue(), name)
+        cell = self.settings.bus.cell_of(partition, self.settings.farside.cell)
+        return Scorer(self.scoring, self.models, catalogue(), cell)
 
     def decider(self, *, rehearsed: bool = False) -> Decider:
         """Return a fresh decider; `rehearsed`: every command is a dry run and nobody answers."""

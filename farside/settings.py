@@ -53,11 +53,44 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[bus]`: which bus, and the bounds of each of its logs."""
+    """`[bus]`: which bus; `[bus.kafka]` says how to reach Kafka.
 
-    kind: Literal["memory"] = "memory"
-    records_max: Count = 50_000
-    bytes_max: Annotated[int, msgspec.Meta(ge=1 << 20)] = 32 << 20
+    records_max and bytes_max bound each log of the bus inside one process. `[bus.cells]` names the
+    partition of telemetry that each cell has; without it there is one cell, in partition 0.
+    """
+
+    kind: Literal["memory", "kafka"] = "memory"
+    records_max: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 50_000
+    bytes_max: Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 40)] = 32 << 20
+    kafka: Table = Table()
+    cells: dict[str, Annotated[int, msgspec.Meta(ge=0, le=10_000)]] = {}
+
+    def __post_init__(self) -> None:
+        """Judge the table of cells: a partition belongs to one cell."""
+        taken: dict[int, str] = {}
+        for cell, partition in self.cells.items():
+            if partition in taken:
+                raise ValueError(
+                    f"cells: {taken[partition]} and {cell} both name partition {partition}: "
+                    "give each cell one of its own"
+                )
+            taken[partition] = cell
+
+    def partition_of(self, cell: str) -> int:
+        """Return the partition of a cell; `Misconfigured` where the table does not name it."""
+        if not self.cells:
+            return 0
+        if cell not in self.cells:
+            known = ", ".join(self.cells)
+            raise Misconfigured(f"bus.cells names no cell {cell!r} (known: {known}): add it there")
+        return self.cells[cell]
+
+    def cell_of(self, partition: int, usual: str) -> str:
+        """Return the cell of a partition; `usual` is the one cell where there is no table."""
+        for cell, number in self.cells.items():
+            if number == partition:
+                return cell
+        return usual if partition == 0 else f"{usual}-{partition}"
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +111,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     models: dict[str, Table] = {}
     detect: Table = Table()
     decide: Table = Table()
+    notifier: Table = Table()
+    executor: Table = Table()
     act: ActRules = {}
     execute: dict[str, Table] = {}
     notify: dict[str, Table] = {}

@@ -94,6 +94,10 @@ class Health:
         beat = self._heartbeats[name] = Heartbeat(within_s, self._clock)
         return beat
 
+    def beat(self, name: str) -> None:
+        """Beat for `name`, which waits for something and can't yet do so itself."""
+        self._heartbeats[name].beat()
+
     def condition(self, name: str, text: str) -> Condition:
         """Add a condition, unmet at first; `text` says what is waited for."""
         condition = self._conditions[name] = Condition(text)
