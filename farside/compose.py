@@ -55,16 +55,17 @@ log = structlog.get_logger()
 
 @dataclass
 class Site:
-    """What all roles on one machine share."""
+    """What all roles on one machine share; `machine` is given where it is not the settings' own."""
 
     settings: Settings
     clock: Clock = field(default_factory=SystemClock)
-    tree: SysTree = field(default_factory=SysTree)
+    machine: SysTree | None = None
     metrics: Metrics = field(default_factory=lambda: Metrics(process=True))
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def __post_init__(self) -> None:
         """Find out who we are."""
+        self.tree = self.machine or SysTree(self.settings.farside.root or "/")
         self.health = Health(self.clock)
         self.node = self.settings.farside.node_name()
         self.boot = boot_id(self.tree)

@@ -25,12 +25,17 @@ NOTIFIERS = ("console",)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[farside]`: who and where we are."""
+    """`[farside]`: who and where we are.
+
+    root: the folder below which /proc, /sys and /dev are read; in a container, where the host's are
+    mounted (empty: this system's own).
+    """
 
     cluster: str = "local"
     node: str = ""
     cell: str = "default"
     state_dir: str = ""
+    root: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

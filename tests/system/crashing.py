@@ -1,0 +1,34 @@
+"""A role that kills itself at a named point: crashing.py ROLE CONFIG WORKER POINT TIMES.
+
+It is the product's own role, made by the same function, with a hook at the points that it names.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from farside import roles
+from farside.compose import Site
+from farside.parts import read_settings
+
+
+def main(role: str, config: str, worker: str, point: str, times: str) -> int:
+    """Run the role; SIGKILL this process when `worker` comes to `point` the n-th time."""
+    left = int(times)
+
+    def crash(at_worker: str, at_point: str) -> None:
+        nonlocal left
+        if (at_worker, at_point) == (worker, point):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if role != "detect":
+        sys.exit(f"no points are named in {role}")
+    path = Path(config)
+    return roles.run(Site(read_settings(path)), path, lambda site: roles.detect(site, crash=crash))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
