@@ -4,10 +4,11 @@ One record is judged here before anything is learned from it: is it new, is its 
 at which moment of the cell's time did it happen?
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from detector.bounds import YEAR_S
 from runtime.clock import NANOSECONDS, nanoseconds
 
 # As many bits as one integer of the checkpoint holds. What is further behind counts as a repeat: a
@@ -27,8 +28,16 @@ class ArrivalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     is rejected, because no clock that runs is so wrong (366 days).
     """
 
-    skew_s: float = 2.0
-    impossible_s: float = 31_622_400.0
+    skew_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 2.0
+    impossible_s: Annotated[float, msgspec.Meta(ge=3600, le=10 * YEAR_S)] = 31_622_400.0
+
+    def __post_init__(self) -> None:
+        """Keep the order: what is off at all comes before what can't be."""
+        if self.skew_s >= self.impossible_s:
+            raise ValueError(
+                f"skew_s: {self.skew_s:g} is not below impossible_s ({self.impossible_s:g}), so "
+                "every clock that is off would be rejected: lower it"
+            )
 
 
 class Delivery(msgspec.Struct):

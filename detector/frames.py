@@ -6,6 +6,7 @@ All of this depends on the records alone, never on how polls happened to group t
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -14,13 +15,25 @@ from numpy.typing import NDArray
 from detector.series import IntColumn
 
 Floats = NDArray[np.float64]
+FRAMES_WAITING_MAX = 1000  # each holds a whole cell
 
 
 class FrameSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """period_s: the length of a frame; lateness_s: how long a frame waits for slow nodes."""
+    """period_s: the length of a frame; lateness_s: how long a frame waits for slow nodes.
 
-    period_s: float = 1.0
-    lateness_s: float = 5.0
+    The wait counts from the end of a frame; it may keep FRAMES_WAITING_MAX of them in the making.
+    """
+
+    period_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
+    lateness_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 5.0
+
+    def __post_init__(self) -> None:
+        """Bound how many frames there are in the making."""
+        if self.lateness_s > FRAMES_WAITING_MAX * self.period_s:
+            raise ValueError(
+                f"lateness_s: {self.lateness_s:g} keeps more than {FRAMES_WAITING_MAX} frames of "
+                f"period_s = {self.period_s:g} waiting: lower it, or raise period_s"
+            )
 
 
 @dataclass(frozen=True, slots=True)

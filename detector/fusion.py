@@ -8,7 +8,7 @@ seen, so that one cause is never counted twice.
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from bus.messages import (
     Suspicion,
     SuspicionState,
 )
+from detector.bounds import LogOdds, Seconds
 from runtime.clock import Instant
 
 # Log-odds that a scope has the fault on any day, before anything was measured: ln of failures per
@@ -49,10 +50,19 @@ PRIOR: dict[Fault, float] = {
 class FusionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bars, in nats of log-odds, and how often a lasting suspicion is told again."""
 
-    suspect_nats: float = 0.0
-    degraded_nats: float = 5.5
-    refresh_s: float = 10.0
-    urgent_s: float = 90.0
+    suspect_nats: LogOdds = 0.0
+    degraded_nats: LogOdds = 5.5
+    refresh_s: Seconds = 10.0
+    urgent_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 90.0
+
+    def __post_init__(self) -> None:
+        """Keep the order of the bars."""
+        if self.suspect_nats > self.degraded_nats:
+            raise ValueError(
+                f"suspect_nats: {self.suspect_nats:g} is above degraded_nats "
+                f"({self.degraded_nats:g}), but suspected comes before degraded: lower it, or "
+                "raise degraded_nats"
+            )
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,13 +6,14 @@ lone young leak stays a suspicion with a forecast; it becomes more only when som
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from bus.messages import Contribution, Exhaustion
+from detector.bounds import Nats, Percent, Share
 from detector.fusion import Evidence, summed
 from detector.series import IntColumn
 from models.floors import FloorRings
@@ -36,16 +37,24 @@ class LeakSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     a series without a sample for so long is no longer suspected.
     """
 
-    width_nats: float = 8.0
-    second_width_nats: float = 4.0
-    near_nats: float = 4.0
-    pressure_nats: float = 4.0
-    cap_nats: float = 18.0
-    near_share: float = 0.85
-    pressure_percent: float = 10.0
-    misses_kept: int = 3
-    gone_s: float = 5.0
-    gives_back_share: float = 0.9
+    width_nats: Nats = 8.0
+    second_width_nats: Nats = 4.0
+    near_nats: Nats = 4.0
+    pressure_nats: Nats = 4.0
+    cap_nats: Nats = 18.0
+    near_share: Share = 0.85
+    pressure_percent: Percent = 10.0
+    misses_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    gone_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400)] = 5.0
+    gives_back_share: Share = 0.9
+
+    def __post_init__(self) -> None:
+        """Let the cap leave room for the first voice."""
+        if self.cap_nats < self.width_nats:
+            raise ValueError(
+                f"cap_nats: {self.cap_nats:g} is below width_nats ({self.width_nats:g}), what one "
+                "width alone is worth: raise it, or lower width_nats"
+            )
 
 
 class Growth(NamedTuple):

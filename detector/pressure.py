@@ -4,10 +4,13 @@ It needs no trend over many blocks, so it speaks within seconds (detection of wh
 the rings). It judges nodes; what happens to a container at its own limit is the kernel's to tell.
 """
 
+from typing import Annotated
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from detector.bounds import Nats, Percent, Share
 from detector.series import IntColumn
 
 Floats = NDArray[np.float64]
@@ -19,13 +22,13 @@ class PressureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     Each must hold for `sustain_s`; evidence ends `calm_s` after none holds any more.
     """
 
-    available_share: float = 0.08
-    falling_share_per_s: float = 0.001
-    falling_tau_s: float = 3.0
-    full_percent: float = 10.0
-    sustain_s: float = 3.0
-    calm_s: float = 30.0
-    nats: float = 12.0
+    available_share: Share = 0.08
+    falling_share_per_s: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.001
+    falling_tau_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 3.0
+    full_percent: Percent = 10.0
+    sustain_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 3.0
+    calm_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    nats: Nats = 12.0
 
 
 class Pressure:

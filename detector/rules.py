@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from bus.messages import Contribution, Fault, LogLine, Scope
+from detector.bounds import Nats, Seconds
 from detector.fusion import Evidence, Fusion
 from detector.series import NodeSeries
 from runtime.clock import nanoseconds
@@ -53,10 +54,20 @@ FAULT_OF_XID: dict[str, Fault] = {
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a recognised line is worth by its severity, in nats, and for how long."""
 
-    fatal_nats: float = 20.0
-    error_nats: float = 12.0
-    warning_nats: float = 4.0
-    hold_s: float = 600.0
+    fatal_nats: Nats = 20.0
+    error_nats: Nats = 12.0
+    warning_nats: Nats = 4.0
+    hold_s: Seconds = 600.0
+
+    def __post_init__(self) -> None:
+        """Keep the order: what is worse weighs no less."""
+        for lower, upper in (("warning_nats", "error_nats"), ("error_nats", "fatal_nats")):
+            low, high = getattr(self, lower), getattr(self, upper)
+            if low > high:
+                raise ValueError(
+                    f"{lower}: {low:g} is above {upper} ({high:g}), but what is worse weighs no "
+                    f"less: lower it, or raise {upper}"
+                )
 
 
 class Meaning(NamedTuple):

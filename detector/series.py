@@ -5,6 +5,8 @@ been silent for `ttl_s`; a node that boots anew begins with fresh rows, because 
 learned about its past life holds.
 """
 
+from typing import Annotated
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +23,9 @@ KIND = {kind: number for number, kind in enumerate(_KINDS)}
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many series there may be, and how long one is remembered after its last sample."""
 
-    series_per_node_max: int = 4096
-    series_max: int = 2_000_000
-    ttl_s: float = 600.0
+    series_per_node_max: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 4096
+    series_max: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 2_000_000
+    ttl_s: Annotated[float, msgspec.Meta(ge=60, le=2_592_000)] = 600.0
 
 
 class NodeSeries:

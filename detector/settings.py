@@ -1,5 +1,7 @@
 """What can be set about the scorer: `[detect]` and `[models.*]`."""
 
+from typing import Annotated
+
 import msgspec
 
 from detector.arrivals import ArrivalSettings
@@ -26,7 +28,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ScorerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[detect]`."""
 
-    samples_per_batch_max: int = 4096
+    samples_per_batch_max: Annotated[int, msgspec.Meta(ge=16, le=1_000_000)] = 4096
     frames: FrameSettings = FrameSettings()
     arrivals: ArrivalSettings = ArrivalSettings()
     series: Limits = Limits()

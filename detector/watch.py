@@ -4,10 +4,13 @@ Silence is counted in log time: only while the log moves (ticks come once a seco
 silence grow. A scorer or a whole machine that was away does not make its nodes silent.
 """
 
+from typing import Annotated
+
 import msgspec
 import numpy as np
 
 from bus.messages import Contribution, Scope
+from detector.bounds import Nats, Phi, Share
 from detector.fusion import Evidence, Fusion
 from models.silence import Silence
 from runtime.words import duration_text
@@ -23,16 +26,26 @@ class WatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     counted_gap_s: the longest pause of the log that counts as time in which nodes could be heard.
     """
 
-    suspect_phi: float = 8.0
-    dead_phi: float = 12.0
-    suspect_nats: float = 9.0
-    dead_nats: float = 13.0
-    several_nodes: int = 3
-    several_share: float = 0.02
-    quiet_share: float = 0.6
-    counted_gap_s: float = 2.0
-    collector_misses: int = 3
-    collector_nats: float = 9.0
+    suspect_phi: Phi = 8.0
+    dead_phi: Phi = 12.0
+    suspect_nats: Nats = 9.0
+    dead_nats: Nats = 13.0
+    several_nodes: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 3
+    several_share: Share = 0.02
+    quiet_share: Share = 0.6
+    counted_gap_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 2.0
+    collector_misses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 3
+    collector_nats: Nats = 9.0
+
+    def __post_init__(self) -> None:
+        """Keep the order of the bars, and that of what they are worth."""
+        for lower, upper in (("suspect_phi", "dead_phi"), ("suspect_nats", "dead_nats")):
+            low, high = getattr(self, lower), getattr(self, upper)
+            if low > high:
+                raise ValueError(
+                    f"{lower}: {low:g} is above {upper} ({high:g}), but who is suspected comes "
+                    f"before who is given up: lower it, or raise {upper}"
+                )
 
 
 class Watch:

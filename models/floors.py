@@ -11,6 +11,8 @@ faster than the readings can fold into a slow ramp), or if the growth comes in s
 is longer than a block (the next width sees those).
 """
 
+from typing import Annotated
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +39,18 @@ LATEST_S = 2.0**52
 """A moment beyond this is no moment: seconds would no longer be told apart."""
 
 
+Width = Annotated[float, msgspec.Meta(ge=0.1, le=604_800)]  # up to a week
+Widths = Annotated[tuple[Width, ...], msgspec.Meta(min_length=1, max_length=12)]
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[models.floors]`: how wide blocks are, and how many make a window."""
 
-    widths_s: tuple[float, ...] = (1.0, 5.0, 60.0, 300.0, 1200.0, 3600.0)
+    widths_s: Widths = (1.0, 5.0, 60.0, 300.0, 1200.0, 3600.0)
     """Block widths, ascending, each a whole multiple of the one before."""
-    blocks: int = 24
+    blocks: Annotated[int, msgspec.Meta(ge=12, le=30)] = 24
     """Blocks in a window; 12 to 30, a multiple of 6, since halves and thirds of it are compared."""
-    holes_max: int = 8
+    holes_max: Annotated[int, msgspec.Meta(ge=0, le=29)] = 8
     """Blocks of a window that may be bridged. Readings once a block that jitter around a block's
     edge leave up to a quarter of the blocks without one."""
 
@@ -53,11 +59,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("widths_s: needs at least one width, each above 0")
         for narrow, wide in zip(self.widths_s, self.widths_s[1:], strict=False):
             if wide <= narrow or abs(wide / narrow - round(wide / narrow)) > 1e-9:
-                raise ValueError(f"widths_s: {wide:g} is no whole multiple of {narrow:g}")
+                raise ValueError(
+                    f"widths_s: {wide:g} is no whole multiple of {narrow:g}: name widths in "
+                    "ascending order, each a whole multiple of the one before"
+                )
         if not 12 <= self.blocks <= 30 or self.blocks % 6:
             raise ValueError(f"blocks: {self.blocks} is not one of 12, 18, 24, 30")
         if not 0 <= self.holes_max < self.blocks:
-            raise ValueError(f"holes_max: {self.holes_max} is not from 0 to {self.blocks - 1}")
+            raise ValueError(
+                f"holes_max: {self.holes_max} is not from 0 to {self.blocks - 1}, what a window of "
+                f"{self.blocks} blocks can bridge: lower it"
+            )
 
 
 class FloorRings:

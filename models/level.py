@@ -10,6 +10,7 @@ Whoever knows that a regime has changed forgets the row.
 """
 
 import math
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -35,6 +36,7 @@ DEVIATION_TO_SCALE = 1.2533
 """sqrt(pi / 2): a normal's standard deviation beside its mean absolute deviation."""
 SHARE_MAX = 0.25
 """What one reading may weigh after the start, however long the pause before it was."""
+YEAR_S = 31_622_400.0  # 366 days
 CHUNK_ROWS = 32_768
 """Rows that are worked on at a time, so that what lies between two steps stays in the cache."""
 
@@ -42,15 +44,15 @@ CHUNK_ROWS = 32_768
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[models.level]`: memory in seconds, and where innovations are clipped."""
 
-    tau_s: float = 3600.0
-    young_tau_s: float = 600.0
+    tau_s: Annotated[float, msgspec.Meta(ge=1, le=YEAR_S)] = 3600.0
+    young_tau_s: Annotated[float, msgspec.Meta(ge=1, le=YEAR_S)] = 600.0
     """Memory while a series is young."""
-    young_s: float = 21_600.0
-    clip: float = 2.5
-    scale_floor_share: float = 1e-3
+    young_s: Annotated[float, msgspec.Meta(ge=0, le=YEAR_S)] = 21_600.0
+    clip: Annotated[float, msgspec.Meta(ge=0.5, le=20)] = 2.5
+    scale_floor_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1e-3
     """The scale never falls below this share of the level: a series that was constant must not
     turn its first change into an alarm without bounds."""
-    scale_floor: float = 1e-6
+    scale_floor: Annotated[float, msgspec.Meta(gt=0, le=1e12)] = 1e-6
     """Nor below this, in the series' own unit."""
 
     def __post_init__(self) -> None:

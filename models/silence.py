@@ -8,24 +8,30 @@ a second phi reaches 8 between 8.6 s (steady beats) and 11.3 s (ragged ones) aft
 Does not work well if a node's beats come in bursts: its deviation grows with them.
 """
 
+from typing import Annotated
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from models.base import Columns, Floats, Kind, Rows, number_of
 
+Pause = Annotated[float, msgspec.Meta(ge=0.001, le=86_400)]
+PHI_MAX = 300
+"""A bar beyond this is met by no pause that anyone would wait for."""
+
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[models.silence]`: what pauses are normal, in seconds, and how many beats are remembered."""
 
-    window: int = 200
-    sd_floor_s: float = 0.5
-    acceptable_pause_s: float = 5.0
-    usual_pause_s: float = 1.0
+    window: Annotated[int, msgspec.Meta(ge=2, le=65_535)] = 200
+    sd_floor_s: Pause = 0.5
+    acceptable_pause_s: Pause = 5.0
+    usual_pause_s: Pause = 1.0
     """Assumed of a node of which fewer than two beats were heard."""
-    silence_phi: float = 8.0
+    silence_phi: Annotated[float, msgspec.Meta(ge=0.5, le=PHI_MAX)] = 8.0
     """A pause that came to this was silence: it does not teach what pauses are normal."""
-    silences_in_a_row: int = 3
+    silences_in_a_row: Annotated[int, msgspec.Meta(ge=1, le=255)] = 3
     """So many such pauses without a shorter one are the node's new habit, and are learned."""
 
     def __post_init__(self) -> None:
