@@ -164,7 +164,10 @@ class NotifierWorker:
 
         Returns whether that is known; it isn't when `stop` was set before.
         """
-        self._letters.open()
+        try:
+            self._letters.open()
+        except Unavailable as error:  # a full disk must not keep people from being told
+            self._log.error("dead letters can't be kept now", reason=str(error))
         if self._past is not None:
             if not read_through(
                 self._past,
