@@ -109,11 +109,10 @@ def test_nothing_is_told_before_it_is_known_what_was_told(desk: Desk) -> None:
     desk.give(incident())
     desk.turns()
     desk.start()
-    desk.bus.reads = False
+    desk.bus.reads, desk.bus.empty_polls = False, 3
 
     def beats(count: int) -> None:
         desk.bus.reads = count > 30
-        desk.bus.empty_polls = 3
 
     desk.beats = beats
     assert desk.worker.start()
