@@ -1,51 +1,36 @@
 """Where concrete parts meet: each `build_…` makes a role, over whichever bus it is given."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import structlog
 
-from bus.memory import MemoryBus
 from bus.topics import (
     COMMANDS,
     DELIVERIES,
-    DIRECTIVES,
     INCIDENTS,
-    INVENTORY,
     REPORTS,
-    SUSPICIONS,
-    TELEMETRY,
-    TOPICS,
 )
-from bus.transport import Bus, Sink, Source
+from bus.transport import Bus, Sink
 from collectors.agent import Agent, boot_id, identify
 from collectors.agent import Settings as AgentSettings
-from detector.checkpoint import CheckpointFile, unharmed
-from detector.journal import Journal
-from detector.worker import CoreWorker, Edges, Ticker, WorkerSettings
 from executors.base import Context
 from executors.worker import ExecutorWorker
 from executors.worker import Settings as ExecutorSettings
-from farside.explaining import explained, page_of
-from farside.local import Ask, LocalServer
-from farside.parts import Parts
-from farside.recording import Recorder
 from farside.settings import COLLECTORS, EXECUTORS, NOTIFIERS, Settings, chosen
 from farside.view.snapshot import About
-from farside.view.story import Story
-from farside.watching import Watcher
 from notifiers.base import Context as NotifierContext
 from notifiers.worker import NotifierWorker
 from notifiers.worker import Settings as NotifierSettings
 from runtime import plugins
 from runtime.clock import Clock, SystemClock
-from runtime.errors import FarsideError, Misconfigured, NotPermitted, Rejected
+from runtime.errors import NotPermitted
 from runtime.files import SysTree
-from runtime.health import Health, HttpServer
+from runtime.health import Health
 from runtime.metrics import Metrics
 from runtime.service import Worker
 from runtime.settings import plugin_settings
@@ -89,17 +74,6 @@ class Site:
         )
 
 
-@dataclass
-class Assembly:
-    """Everything that `up` runs, in the order of its start."""
-
-    bus: MemoryBus
-    story: Story
-    workers: list[Worker]
-    notes: list[str]
-    port: int | None
-
-
 def build_collect(site: Site, sink: Sink, *, durable: bool = False) -> tuple[Agent, list[str]]:
     """Return the agent with its collectors, and a sentence for each thing that it can't see.
 
@@ -127,54 +101,6 @@ def build_collect(site: Site, sink: Sink, *, durable: bool = False) -> tuple[Age
         for sentence in collector.cannot_see()
     ]
     return agent, notes
-
-
-def build_scorers(
-    site: Site,
-    bus: Bus,
-    parts: Parts,
-    cells: Iterable[str],
-    crash: Callable[[str], None] = unharmed,
-) -> list[Worker]:
-    """Return a scorer's worker for each of these cells."""
-    workers: list[Worker] = []
-    for cell in cells:
-        partition = site.settings.bus.partition_of(cell)
-        sink = bus.sink()
-        place = (TELEMETRY, partition)
-        edges = _edges(site, f"scorer-{cell}", bus.source([place]), sink, parts.fingerprint())
-        name = "scorer" if len(site.settings.bus.cells) < 2 else f"scorer-{cell}"
-        scorer = parts.scorer(partition)
-        ticker = Ticker(cell, partition, sink, site.clock)
-        workers.append(CoreWorker(name, scorer, edges, WorkerSettings(), ticker, crash))
-    return workers
-
-
-def build_decider(
-    site: Site,
-    bus: Bus,
-    parts: Parts,
-    crash: Callable[[str], None] = unharmed,
-    *,
-    durable: bool = False,
-) -> Worker:
-    """Return the decider's worker: one for the fleet; durable: with its journal."""
-    source = bus.source([SUSPICIONS, REPORTS, INVENTORY, DIRECTIVES])
-    edges = _edges(site, "decider", source, bus.sink(), "1")
-    if durable:
-        edges = edges._replace(journal=Journal(site.state_dir, "decider"))
-    return CoreWorker("decider", parts.decider(), edges, WorkerSettings(), None, crash)
-
-
-def _edges(site: Site, name: str, source: Source, sink: Sink, fingerprint: str) -> Edges:
-    return Edges(
-        source=source,
-        sink=sink,
-        clock=site.clock,
-        metrics=site.metrics,
-        heartbeat=site.health.heartbeat(name, 30.0),
-        checkpoint=CheckpointFile(site.state_dir, name, fingerprint),
-    )
 
 
 def build_execute(site: Site, bus: Bus) -> tuple[Worker, list[str]]:
@@ -243,77 +169,6 @@ def build_notify(
             ),
         )
     return workers, notes
-
-
-def build_up(site: Site, stream: TextIO, record: Path | None = None) -> Assembly:
-    """Return every role in one process over the in-process bus.
-
-    Errors: `Misconfigured`, `NotPermitted`, each with the sentence that mends it.
-    """
-    settings = site.settings
-    if settings.bus.kind != "memory":
-        raise Misconfigured(
-            'farside up has a bus of its own in one process; with [bus] kind = "kafka" start '
-            "farside collect, detect, execute and notify"
-        )
-    make_folder(site.state_dir)
-    bus = MemoryBus(site.clock, settings.bus.records_max, settings.bus.bytes_max)
-    parts = Parts(settings)
-    # Readers are made before anything writes, so that each sees the log from its beginning.
-    story = Story(about=site.about())
-    workers: list[Worker] = [Watcher(story, bus.source(list(TOPICS)))]
-    if record is not None:
-        workers.append(Recorder(record, bus.source(list(TOPICS))))
-    tellers, mute = build_notify(site, bus, stream)
-    executor, cannot = build_execute(site, bus)
-    scorers = build_scorers(site, bus, parts, [settings.farside.cell])
-    workers += [*tellers, executor, *scorers, build_decider(site, bus, parts)]
-    agent, blind = build_collect(site, bus.sink())
-    workers.append(agent)
-    servers = _servers(site, story)
-    workers += servers
-    port = next((server.port for server in servers if isinstance(server, HttpServer)), None)
-    return Assembly(bus, story, workers, [*blind, *cannot, *mute], port)
-
-
-def _servers(site: Site, story: Story) -> list[HttpServer | LocalServer]:
-    """Return what listens; where one can't, the other gives its place back."""
-    http = site.settings.http
-    servers: list[HttpServer | LocalServer] = []
-    if http.enabled:
-        servers.append(HttpServer(http.address, http.port, site.metrics, site.health))
-    try:
-        servers.append(LocalServer(site.state_dir, answers(story, site.clock)))
-    except FarsideError:
-        for server in servers:
-            server.close()
-        raise
-    return servers
-
-
-class Answers(Protocol):
-    """What a local server asks."""
-
-    def __call__(self, question: Ask) -> str:
-        """Answer one question."""
-
-
-def answers(story: Story, clock: Clock) -> Answers:
-    """Return the function that answers `top` and `explain`."""
-
-    def answer(question: Ask) -> str:
-        if question.want == "alive":
-            return "yes"
-        if question.want == "snapshot":
-            return story.snapshot(clock.now()).to_json().decode()
-        if question.want in {"explain", "explain-json"}:
-            return explained(story, question.name, as_json=question.want == "explain-json")
-        if question.want == "page":
-            return page_of(story, question.name)
-        msg = f"no answer to {question.want[:40]!r}"
-        raise Rejected(msg)
-
-    return answer
 
 
 def make_folder(path: Path) -> None:

@@ -1,8 +1,5 @@
 """The pure parts, made from a configuration: what `up`, `replay` and `detect` share."""
 
-import os
-from pathlib import Path
-
 import msgspec
 
 from bus.signals import catalogue
@@ -13,12 +10,7 @@ from detector.scorer import Scorer
 from detector.settings import ModelSettings, ScorerSettings
 from farside.settings import EXECUTORS, Settings, chosen
 from runtime.errors import Misconfigured
-from runtime.settings import Table, plugin_settings, read
-
-
-def read_settings(path: Path | None) -> Settings:
-    """Read the configuration file (none: the defaults) under the environment's overlay."""
-    return read(path, Settings, os.environ)
+from runtime.settings import Table, plugin_settings
 
 
 class Parts:

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import msgspec
 
-from farside.parts import Parts, read_settings
-from farside.settings import Settings
+from farside.settings import Settings, read_settings
 from runtime import logs
 
 
-def reloader(config: Path | None, running: Settings) -> Callable[[], None]:
+def reloader(
+    config: Path | None, running: Settings, judge: Callable[[Settings], object]
+) -> Callable[[], None]:
     """Return what a service calls at SIGHUP; its errors say what is wrong with the file.
+
+    `judge` judges the sections that the running roles need.
 
     Live are the log's level and format. Of everything else that differs from the start it is said
     that it needs one: models, budgets and rights to act must not change under an open incident.
@@ -19,7 +22,7 @@ def reloader(config: Path | None, running: Settings) -> Callable[[], None]:
 
     def reload() -> None:
         fresh = read_settings(config)
-        Parts(fresh)
+        judge(fresh)
         logs.set_up(fresh.farside.log_level, fresh.farside.log_format)
         waiting = changed(running, fresh)
         if waiting:

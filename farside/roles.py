@@ -33,15 +33,12 @@ from bus.topics import (
 from farside.compose import (
     Site,
     build_collect,
-    build_decider,
     build_execute,
     build_notify,
-    build_scorers,
     make_folder,
 )
-from farside.parts import Parts
 from farside.reloading import reloader
-from farside.settings import EXECUTORS, NOTIFIERS, chosen
+from farside.settings import EXECUTORS, NOTIFIERS, Settings, chosen
 from runtime import logs
 from runtime.clock import Clock
 from runtime.errors import Misconfigured, Unavailable
@@ -63,6 +60,7 @@ class Role:
     workers: list[Worker]
     says: str
     notes: list[str] = field(default_factory=list)
+    judge: Callable[[Settings], object] = lambda _: None
 
 
 def open_bus(site: Site, role: str, writes: Iterable[str] = ()) -> KafkaBus:
@@ -192,6 +190,10 @@ def detect(
     There is one decider in a fleet. `crash(worker, point)` is called at the named points of
     `CoreWorker`, for tests that kill there.
     """
+    # numpy comes with these: a node that only collects does without.
+    from farside.detecting import build_decider, build_scorers
+    from farside.parts import Parts
+
     parts = Parts(site.settings)
     table = site.settings.bus.cells
     own = list(cells) or list(table) or [site.settings.farside.cell]
@@ -207,7 +209,8 @@ def detect(
         (scorer,) = build_scorers(site, bus, parts, [cell], partial(crash, "scorer"))
         workers += awaiting(site, bus, {f"scorer-{cell}": scorer}, writes)
     what = f"cells {', '.join(own)}{' and the decider' if decides else ''}"
-    return Role("detect", workers, f"{what} from Kafka at {bus.address}", _acting(site))
+    says = f"{what} from Kafka at {bus.address}"
+    return Role("detect", workers, says, _acting(site), Parts)
 
 
 def execute(site: Site) -> Role:
@@ -258,7 +261,7 @@ def run(site: Site, config: Path | None, make: Callable[[Site], Role]) -> int:
         [*servers, *role.workers],
         site.clock,
         site.metrics,
-        on_reload=reloader(config, settings),
+        on_reload=reloader(config, settings, role.judge),
     )
     systemd = Systemd(site.environ)
     systemd.ready()

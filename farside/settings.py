@@ -14,7 +14,7 @@ import msgspec
 
 from detector.deciding import ActRules
 from runtime.errors import Misconfigured
-from runtime.settings import Table
+from runtime.settings import Table, read
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -122,6 +122,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     execute: dict[str, Table] = {}
     notify: dict[str, Table] = {}
     http: HttpSettings = HttpSettings()
+
+
+def read_settings(path: Path | None) -> Settings:
+    """Read the configuration file (none: the defaults) under the environment's overlay."""
+    return read(path, Settings, os.environ)
 
 
 def chosen(sections: dict[str, Table], usual: tuple[str, ...]) -> dict[str, Table]:

@@ -7,7 +7,7 @@ import click
 from farside import roles
 from farside.compose import Site
 from farside.options import config_option
-from farside.parts import read_settings
+from farside.settings import read_settings
 
 
 @click.command("execute")

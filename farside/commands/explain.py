@@ -8,7 +8,7 @@ from bus.records import Broken, lines_of, load
 from farside.explaining import explained, page_of
 from farside.local import Ask, ask
 from farside.options import config_option, json_option
-from farside.parts import read_settings
+from farside.settings import read_settings
 from farside.view.story import Story
 from runtime.errors import Misconfigured, NotPermitted
 

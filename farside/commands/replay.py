@@ -11,8 +11,9 @@ import click
 from bus.codec import to_json
 from bus.records import Broken, lines_of, load
 from farside.options import config_option, json_option
-from farside.parts import Parts, read_settings
+from farside.parts import Parts
 from farside.replaying import Replay
+from farside.settings import read_settings
 from runtime.errors import Misconfigured
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from farside.local import Ask, ask
 from farside.options import config_option, json_option
-from farside.parts import read_settings
+from farside.settings import read_settings
 from farside.view.snapshot import Snapshot
 from farside.view.terminal import Screen
 

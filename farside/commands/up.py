@@ -5,10 +5,12 @@ from pathlib import Path
 
 import click
 
-from farside.compose import Site, build_up
+from farside.compose import Site
 from farside.options import config_option
-from farside.parts import read_settings
+from farside.parts import Parts
 from farside.reloading import reloader
+from farside.settings import read_settings
+from farside.whole import build_up
 from runtime import logs
 from runtime.health import Systemd
 from runtime.service import Service
@@ -33,7 +35,7 @@ def command(config: Path | None, record: Path | None) -> int:
     assembly = build_up(site, sys.stdout, record)
     _greet(site, assembly.notes, assembly.port)
     systemd = Systemd(site.environ)
-    on_reload = reloader(config, settings)
+    on_reload = reloader(config, settings, Parts)
     service = Service(assembly.workers, site.clock, site.metrics, on_reload=on_reload)
     systemd.ready()
     service.run(beat=systemd.watchdog)

@@ -10,16 +10,17 @@ from pathlib import Path
 
 from bus.topics import TOPICS
 from bus.transport import Envelope, Source
-from farside.compose import Assembly, Site, build_up
+from farside.compose import Site
 from farside.demo.arena import Arena
 from farside.demo.draw import draw
 from farside.demo.judge import Result, judge
 from farside.demo.plan import Plan
 from farside.demo.truth import Truth
-from farside.parts import read_settings
+from farside.settings import read_settings
 from farside.view.cases import Truth as PageTruth
 from farside.view.page import incident_page
 from farside.view.terminal import Screen
+from farside.whole import Assembly, build_up
 from runtime import logs
 from runtime.clock import Clock, SystemClock
 from runtime.files import SysTree

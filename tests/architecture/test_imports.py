@@ -9,7 +9,14 @@ from runtime.process import run
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "pandas", "rich", "river", "scipy", "statsmodels")
-AGENTS = ("bus", "collectors", "farside.main", "farside.commands.check", "runtime")
+AGENTS = (
+    "bus",
+    "collectors",
+    "farside.commands.check",
+    "farside.commands.collect",
+    "farside.main",
+    "runtime",
+)
 
 # Refuses what the base install lacks, then imports a package with all of its modules.
 PROBE = f"""

@@ -12,8 +12,9 @@ import pytest
 from bus.codec import to_json
 from bus.records import load
 from bus.transport import Envelope
-from farside.parts import Parts, read_settings
+from farside.parts import Parts
 from farside.replaying import Replay
+from farside.settings import read_settings
 
 HERE = Path(__file__).parent / "records"
 GOLDEN = HERE / "demo-seed-7.replayed.jsonl"

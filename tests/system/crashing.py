@@ -10,7 +10,7 @@ from pathlib import Path
 
 from farside import roles
 from farside.compose import Site
-from farside.parts import read_settings
+from farside.settings import read_settings
 
 
 def main(role: str, config: str, worker: str, point: str, times: str) -> int:

@@ -13,10 +13,11 @@ import pytest
 from bus.messages import Reject
 from bus.records import Broken, load
 from bus.topics import REJECTS, TELEMETRY
-from farside.compose import Assembly, Site, build_up
+from farside.compose import Site
 from farside.local import Ask, ask
 from farside.main import run
 from farside.settings import BusSettings, HttpSettings, Identity, Settings
+from farside.whole import Assembly, build_up
 from runtime.errors import Misconfigured, NotPermitted
 from runtime.service import Service
 from runtime.wait import wait_until
