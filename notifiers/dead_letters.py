@@ -7,13 +7,14 @@ place of an older one) and begun anew, so that two files of that size are the mo
 import errno
 import fcntl
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from bus.codec import to_json
+from bus.codec import Malformed, decode, to_json
 from bus.messages import Outcome, Severity
-from notifiers.base import Notice
+from notifiers.base import Notice, notice_of
 from runtime.clock import Instant
 from runtime.errors import FarsideError, Misconfigured, NotPermitted, Unavailable
 
@@ -55,6 +56,20 @@ def letter(notifier: str, notice: Notice, outcome: Outcome, detail: str, now: In
         sentence=notice.sentence,
         message=msgspec.Raw(to_json(notice.message)),
     )
+
+
+def notices(lines: Iterable[bytes]) -> Iterator[Notice]:
+    """Give the notices of a file's lines, to be told again under the same ids.
+
+    A line that a crash cut short is passed over.
+    """
+    for line in lines:
+        try:
+            notice = notice_of(decode(bytes(_DECODER.decode(line).message)))
+        except (msgspec.DecodeError, Malformed):
+            continue
+        if notice is not None:
+            yield notice
 
 
 class DeadLetters:
@@ -134,3 +149,6 @@ def _explained(path: Path, error: OSError) -> FarsideError:
     if isinstance(error, PermissionError):
         return NotPermitted(f"{path}: {reason}: give this user the right to its folder")
     return Unavailable(f"{path}: {reason}: make room or set another state_dir", retry_after_s=10.0)
+
+
+_DECODER = msgspec.json.Decoder(Letter)
