@@ -1,9 +1,11 @@
 """Settings: one TOML file, an overlay from the environment, secrets from files.
 
 A settings type is a frozen, keyword-only `msgspec.Struct`; its defaults, `Literal`s and
-`msgspec.Meta(ge=…, le=…)` are what is accepted. Sections are Structs, or `dict[str, X]` where the
-keys are names that the operator chooses. `dict[str, Table]` keeps plug-ins' sections as they were
-written, for `plugin_settings` to read once the plug-in is known.
+`msgspec.Meta(ge=…, le=…)` are what is accepted; a `description` says it in words of its own.
+Sections are Structs, or `dict[str, X]` where the keys are names that the operator chooses, or
+`dict[Literal[…], X]` where they are not. `dict[str, Table]` keeps plug-ins' sections as they were
+written, for `plugin_settings` to read once the plug-in is known. No text may hold control
+characters, no list the same entry twice.
 
 `FARSIDE__HTTP__PORT=9000` overlays `port` in `[http]`. A field of type `Secret` is never written in
 the file: `token_file = "path"` names the file that holds `token`.
@@ -26,12 +28,16 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import inspect, structs
+from msgspec import structs
 
 from runtime.errors import Misconfigured
+from runtime.expected import OddNumber, choices, expected, remedy, shown
 
 PREFIX = "FARSIDE__"
 _SECRET_LIMIT_BYTES = 64 * 1024
+_FILE_LIMIT_BYTES = 4 << 20
+_INTEGER_BITS = 63  # what TOML promises; Python would take more
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -94,7 +100,13 @@ def plugin_settings(table: Table, type: type[T]) -> T:  # noqa: A002
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8-sig") as stream:  # some editors begin with a mark
+            text = stream.read(_FILE_LIMIT_BYTES + 1)
+        if len(text) > _FILE_LIMIT_BYTES:
+            raise Misconfigured(
+                f"{path} is longer than {_FILE_LIMIT_BYTES >> 20} MiB: name a configuration"
+            )
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise Misconfigured(f"{path}: there is no such file") from None
     except OSError as error:
@@ -103,6 +115,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise Misconfigured(f"{path} is no text in UTF-8: save it as such") from None
     except tomllib.TOMLDecodeError as error:
         raise Misconfigured(f"{path} is no TOML: {error}") from None
+    except RecursionError:
+        raise Misconfigured(f"{path}: its lists or tables lie too deep in each other") from None
 
 
 def _overlay(values: dict[str, Any], variable: str, text: str) -> None:
@@ -142,19 +156,19 @@ class _Reader:
             elif key not in fields:
                 raise self._unknown(at, value, _spellings(fields))
             elif _is_secret(fields[key]):
-                remedy = f"is a secret and not written here: put it into a file and set {key}_file"
-                raise self._wrong(at, None, remedy)
+                words = f"is a secret and not written here: put it into a file and set {key}_file"
+                raise self._wrong(at, None, words)
             else:
                 given[fields[key].name] = self._value(value, fields[key].type, at)
         for key, info in fields.items():
             if info.required and info.name not in given:
                 name = f"{key}_file" if _is_secret(info) else key
-                expected = _expected(inspect.type_info(info.type))
-                raise self._wrong((*place, name), None, f"is missing: set it to {expected}")
+                words = f"is missing: set it to {expected(info.type)}"
+                raise self._wrong((*place, name), None, words)
         try:
             return kind(**given)
         except (TypeError, ValueError) as error:  # a check of the type's own __post_init__
-            raise self._wrong(place, None, str(error)) from None
+            raise self._wrong(place, values, str(error)) from None
 
     def _value(self, value: object, kind: Any, at: tuple[str, ...]) -> object:  # noqa: ANN401
         kind = _without_none(kind)
@@ -165,23 +179,51 @@ class _Reader:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self.section(value, kind, at)
         if typing.get_origin(kind) is dict and isinstance(value, Mapping):
-            inner = typing.get_args(kind)[1]
+            names, inner = typing.get_args(kind)
+            for key, entry in value.items():
+                self._judge_name(key, names, entry, at)
             return {key: self._value(entry, inner, (*at, key)) for key, entry in value.items()}
+        meant = _countable(_meant(value, kind))
+        self._judge_plain(meant, value, kind, at)
         try:
-            return msgspec.convert(_finite(_meant(value, kind)), kind, dec_hook=_custom)
+            return msgspec.convert(meant, kind, dec_hook=_custom)
         except msgspec.ValidationError as error:
-            expected = _expected(inspect.type_info(kind))
-            known = _choices(inspect.type_info(kind))
-            close = difflib.get_close_matches(str(value), known, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            inside = str(error).partition(" - at `$")[2].rstrip("`")
-            where = f" (entry {inside})" if inside else ""
-            remedy = f"must be {expected}, not {_shown(value)}{where}{hint}"
-            raise self._wrong(at, value, remedy) from None
+            raise self._wrong(at, value, remedy(meant, kind, str(error))) from None
+
+    def _judge_name(self, key: str, kind: Any, entry: object, at: tuple[str, ...]) -> None:  # noqa: ANN401
+        """Refuse a key of a dict that its type does not take."""
+        known = choices(kind)
+        if known and key not in known:
+            raise self._unknown((*at, key), entry, known)
+        if not key.strip() or _CONTROL.search(key):
+            raise self._wrong((*at, _toml_key(key)), entry, "is no name: write one in letters")
+        try:
+            msgspec.convert(key, kind)
+        except msgspec.ValidationError:
+            words = f"is no name that fits: use {expected(kind)}"
+            raise self._wrong((*at, key), entry, words) from None
+
+    def _judge_plain(
+        self,
+        meant: object,
+        value: object,
+        kind: Any,  # noqa: ANN401
+        at: tuple[str, ...],
+    ) -> None:
+        """Refuse what no setting of ours means anything by, whatever its type."""
+        entries = meant if isinstance(meant, list) else [meant]
+        for place, entry in enumerate(entries):
+            if isinstance(entry, OddNumber):
+                raise self._wrong(at, value, remedy(meant, kind))
+            if isinstance(entry, str) and _CONTROL.search(entry):
+                words = f"has a control character in {shown(entry)}: leave it out"
+                raise self._wrong(at, value, words)
+            if entry in entries[:place]:
+                raise self._wrong(at, value, f"names {shown(entry)} twice: leave one out")
 
     def _secret(self, value: object, at: tuple[str, ...]) -> Secret:
         if not isinstance(value, str) or not value:
-            raise self._wrong(at, value, f"must be the path of a file, not {_shown(value)}")
+            raise self._wrong(at, value, f"must be the path of a file, not {shown(value)}")
         here = (
             Path() if isinstance(value, _FromEnvironment) or not self._file else self._file.parent
         )
@@ -201,11 +243,11 @@ class _Reader:
         hint = f"did you mean {'.'.join((*at[:-1], close[0]))}? " if close else ""
         return self._wrong(at, value, f"is no known key: {hint}(known here: {there})")
 
-    def _wrong(self, at: tuple[str, ...], value: object, remedy: str) -> Misconfigured:
+    def _wrong(self, at: tuple[str, ...], value: object, words: str) -> Misconfigured:
         key = ".".join(at)
         variable = _variable(value)
         source = f"{variable} (environment)" if variable else self._file or "configuration"
-        return Misconfigured(f"{source}: {key} {remedy}" if key else f"{source}: {remedy}")
+        return Misconfigured(f"{source}: {key} {words}" if key else f"{source}: {words}")
 
 
 def written(settings: msgspec.Struct, plugins: Mapping[str, msgspec.Struct] | None = None) -> str:
@@ -280,9 +322,18 @@ def _meant(value: object, kind: Any) -> object:  # noqa: ANN401
     return text
 
 
-def _finite(value: object) -> object:
-    """TOML can write inf and nan; no setting of ours means anything by them."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+def _countable(value: object) -> object:
+    """Numbers that no setting of ours means anything by become text, which no number's type takes.
+
+    TOML can write inf and nan, and Python reads integers of any length.
+    """
+    if isinstance(value, list):
+        return [_countable(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return OddNumber(value)
+    if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
+        return OddNumber(f"an integer of {value.bit_length()} bits")
+    return value
 
 
 def _variable(value: object) -> str | None:
@@ -313,66 +364,3 @@ def _is_secret(info: structs.FieldInfo | None) -> bool:
 
 def _spellings(fields: Mapping[str, structs.FieldInfo]) -> list[str]:
     return [f"{key}_file" if _is_secret(info) else key for key, info in fields.items()]
-
-
-def _expected(kind: inspect.Type) -> str:
-    """Say in words what a type accepts."""
-    match kind:
-        case inspect.BoolType():
-            words = "true or false"
-        case inspect.IntType():
-            words = f"a whole number{_range(kind)}"
-        case inspect.FloatType():
-            words = f"a number{_range(kind)}"
-        case inspect.StrType():
-            words = "text" + (f" of the form {kind.pattern}" if kind.pattern else "")
-        case inspect.LiteralType() | inspect.EnumType():
-            words = "one of " + ", ".join(map(repr, _choices(kind)))
-        case (
-            inspect.ListType()
-            | inspect.VarTupleType()
-            | inspect.SetType()
-            | inspect.FrozenSetType()
-        ):
-            words = f"a list, each entry {_expected(kind.item_type)}"
-        case inspect.UnionType():
-            words = " or ".join(_expected(option) for option in kind.types)
-        case inspect.CustomType():
-            words = "a path"
-        case _:
-            words = "a section ([…])"
-    return words
-
-
-def _range(kind: inspect.IntType | inspect.FloatType) -> str:
-    if kind.ge is not None and kind.le is not None:
-        return f" from {kind.ge} to {kind.le}"
-    bounds = [
-        f" {words} {bound}"
-        for words, bound in [
-            ("of at least", kind.ge),
-            ("above", kind.gt),
-            ("of at most", kind.le),
-            ("below", kind.lt),
-        ]
-        if bound is not None
-    ]
-    return " and".join(bounds)
-
-
-def _choices(kind: inspect.Type) -> list[str]:
-    if isinstance(kind, inspect.LiteralType):
-        return [str(value) for value in kind.values]
-    if isinstance(kind, inspect.EnumType):
-        return [str(member.value) for member in kind.cls]
-    return []
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return repr(str(value)[:60])
-    if isinstance(value, Mapping):
-        return "a section"
-    return "a list" if isinstance(value, list) else str(value)[:60]

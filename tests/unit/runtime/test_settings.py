@@ -37,12 +37,17 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[Literal["freeze", "notify"], ...]
 
 
+Name = Annotated[str, msgspec.Meta(pattern="^[a-z]+$", description="a name in small letters")]
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     farside: Farside = Farside()
     http: Http = Http()
     detect: Detect = Detect()
     notify: dict[str, Table] = {}
     act: dict[str, dict[str, Act]] = {}
+    faults: dict[Literal["leak", "hang"], dict[Name, Act]] = {}
+    racks: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=3)] = ("a",)
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +66,21 @@ def complaint(folder: Path, text: str, **environ: str) -> str:
     with pytest.raises(Misconfigured) as caught:
         given_file(folder, text, **environ)
     return str(caught.value).replace(str(folder), "DIR")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    settings = given_file(tmp_path, "\ufeff[http]\r\nport = 7\r\n")
+    assert settings.http.port == 7
+
+
+def test_a_value_of_the_environment_is_named_where_keys_contradict_each_other(
+    tmp_path: Path,
+) -> None:
+    sentence = complaint(tmp_path, "", FARSIDE__DETECT__WIDTHS_S="[700]")
+    assert sentence == (
+        "FARSIDE__DETECT__WIDTHS_S (environment): detect widths_s must stay below forget_s: "
+        "shorten a width"
+    )
 
 
 def test_without_a_file_and_variables_the_defaults_hold() -> None:
@@ -98,7 +118,7 @@ def test_the_files_values_replace_the_defaults(tmp_path: Path) -> None:
             "[htp]\nport = 1",
             (
                 "DIR/farside.toml: htp is no known key: did you mean http? "
-                "(known here: farside, http, detect, notify, act)"
+                "(known here: farside, http, detect, notify, act, faults, racks)"
             ),
         ),
         (
@@ -125,7 +145,7 @@ def test_the_files_values_replace_the_defaults(tmp_path: Path) -> None:
             "[detect]\nwidths_s = [2, true]",
             (
                 "DIR/farside.toml: detect.widths_s must be a list, each entry a whole number, "
-                "not a list (entry [1])"
+                "not true (entry 2)"
             ),
         ),
         (
@@ -165,6 +185,74 @@ def test_the_files_values_replace_the_defaults(tmp_path: Path) -> None:
                 "DIR/farside.toml: http.token_file names absent, which can't be read: "
                 "no such file or directory"
             ),
+        ),
+        (
+            "[faults.leek.a]",
+            (
+                "DIR/farside.toml: faults.leek is no known key: did you mean faults.leak? "
+                "(known here: hang, leak)"
+            ),
+        ),
+        (
+            "[faults.leak.A1]",
+            ("DIR/farside.toml: faults.leak.A1 is no name that fits: use a name in small letters"),
+        ),
+        (
+            '[act."".x]',
+            'DIR/farside.toml: act."" is no name: write one in letters',
+        ),
+        (
+            '[notify."a\\u0007"]',
+            'DIR/farside.toml: notify."a\\u0007" is no name: write one in letters',
+        ),
+        (
+            "racks = []",
+            (
+                "DIR/farside.toml: racks must be a list of 1 to 3 entries, each entry a name in "
+                "small letters, not an empty list"
+            ),
+        ),
+        (
+            "racks = ['a', 'B']",
+            (
+                "DIR/farside.toml: racks must be a list of 1 to 3 entries, each entry a name in "
+                "small letters, not 'B' (entry 2)"
+            ),
+        ),
+        ("racks = ['b', 'a', 'b']", "DIR/farside.toml: racks names 'b' twice: leave one out"),
+        (
+            "[act.job.batch]\nactions = ['notify', 'freez']",
+            (
+                "DIR/farside.toml: act.job.batch.actions must be a list, each entry one of "
+                "'freeze', 'notify', not 'freez' (entry 2); did you mean 'freeze'?"
+            ),
+        ),
+        (
+            '[farside]\nnode = "a\\nb"',
+            "DIR/farside.toml: farside.node has a control character in 'a\\nb': leave it out",
+        ),
+        ("[farside]\nnode = inf", "DIR/farside.toml: farside.node must be text, not inf"),
+        (
+            "[http]\nport = 99999999999999999999",
+            (
+                "DIR/farside.toml: http.port must be a whole number from 0 to 65535, "
+                "not an integer of 67 bits"
+            ),
+        ),
+        (
+            "[detect]\nforget_s = 99999999999999999999",
+            (
+                "DIR/farside.toml: detect.forget_s must be a number above 0, "
+                "not an integer of 67 bits"
+            ),
+        ),
+        (
+            "a = " + "[" * 5000 + "]" * 5000,
+            "DIR/farside.toml: its lists or tables lie too deep in each other",
+        ),
+        (
+            "#" * (5 << 20),
+            "DIR/farside.toml is longer than 4 MiB: name a configuration",
         ),
         ("[http", "DIR/farside.toml is no TOML: Expected ']' at the end of a table declaration"),
     ],
@@ -223,7 +311,7 @@ def test_a_digits_only_variable_is_text_where_text_is_wanted(tmp_path: Path) -> 
             "80",
             (
                 "FARSIDE__HTPP__PORT (environment): htpp is no known key: did you mean http? "
-                "(known here: farside, http, detect, notify, act)"
+                "(known here: farside, http, detect, notify, act, faults, racks)"
             ),
         ),
         (
