@@ -5,6 +5,13 @@ The cluster's name is a field of the messages, not a part of a topic's name.
 
 from typing import NamedTuple
 
+from bus.codec import MAX_RECORD_BYTES
+
+HOUR_MS = 3_600_000
+# What a record may be larger than its value: key, headers, framing.
+_AROUND_BYTES = 48_576
+
+PREFIX = "farside."
 TELEMETRY = "farside.telemetry"
 SUSPICIONS = "farside.suspicions"
 INCIDENTS = "farside.incidents"
@@ -28,6 +35,28 @@ class Topic(NamedTuple):
     retention_h: int
     writer: str
     readers: tuple[str, ...]
+
+    @property
+    def short(self) -> str:
+        """Return the name as people type it."""
+        return self.name.removeprefix(PREFIX)
+
+    def config(self, replicas: int) -> dict[str, str]:
+        """Return the topic's configuration in Kafka's own words.
+
+        With three copies two must have a record before it is acknowledged. A compacted topic rolls
+        its segments each day, because only closed ones are compacted.
+        """
+        kept = (
+            {"cleanup.policy": "delete", "retention.ms": str(self.retention_h * HOUR_MS)}
+            if self.retention_h
+            else {"cleanup.policy": "compact", "segment.ms": str(24 * HOUR_MS)}
+        )
+        return kept | {
+            "min.insync.replicas": str(2 if replicas >= 3 else 1),
+            "message.timestamp.type": "LogAppendTime",
+            "max.message.bytes": str(MAX_RECORD_BYTES + _AROUND_BYTES),
+        }
 
 
 TOPICS: dict[str, Topic] = {

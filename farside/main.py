@@ -14,7 +14,7 @@ import click
 from runtime.errors import FarsideError, Misconfigured, NotPermitted
 
 COMMANDS = (
-    "up", "demo", "collect", "detect", "execute", "notify",
+    "up", "demo", "collect", "detect", "execute", "notify", "topics", "consume",
     "replay", "explain", "check", "top",
 )  # fmt: skip
 
@@ -45,6 +45,17 @@ class Commands(click.Group):
         command: click.Command = module.command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; that nobody reads its output any more is a good end (click says 1)."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The interpreter must not try to flush it again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return code
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("farside"), prog_name="farside")
@@ -68,10 +79,6 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         code = 2
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except FarsideError as error:
         click.echo(f"farside: {error}", err=True)
         code = _code_of(error)

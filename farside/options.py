@@ -12,3 +12,9 @@ config_option = click.option(
     help="The configuration (TOML); without one the defaults hold.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+bootstrap_option = click.option(
+    "--bootstrap",
+    metavar="HOST:PORT[,…]",
+    default=None,
+    help="Brokers to ask, in place of the configuration's.",
+)

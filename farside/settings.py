@@ -129,6 +129,17 @@ def read_settings(path: Path | None) -> Settings:
     return read(path, Settings, os.environ)
 
 
+def with_bootstrap(settings: Settings, bootstrap: str | None) -> Settings:
+    """Return settings whose bus is Kafka at `bootstrap` (brokers, by commas); None: as they are."""
+    if bootstrap is None:
+        return settings
+    given = settings.bus.kafka
+    values = {**given.values, "bootstrap": [one.strip() for one in bootstrap.split(",")]}
+    kafka = Table(values, given.place or "bus.kafka", given.file)
+    bus = msgspec.structs.replace(settings.bus, kind="kafka", kafka=kafka)
+    return msgspec.structs.replace(settings, bus=bus)
+
+
 def chosen(sections: dict[str, Table], usual: tuple[str, ...]) -> dict[str, Table]:
     """Return the plug-ins to use: the usual ones and those with a section of their own.
 

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from bus.codec import MAX_RECORD_BYTES
-from bus.topics import TOPICS, Topic
+from bus.topics import TOPICS
 from runtime.errors import Unavailable
 from runtime.wait import wait_until
 
-HOUR_MS = 3_600_000
-_HEADERS_BYTES = 48_576  # what a record may be larger than its value: key, headers, framing
 _RENEW_S = 60.0
 
 
@@ -71,7 +68,7 @@ def renew(addresses: list[str], *, cells: int = 1, copies: int = 1) -> None:
                 topic.name: {
                     "num_partitions": topic.partitions or cells,
                     "replication_factor": copies,
-                    "configs": settings(topic),
+                    "configs": topic.config(copies),
                 }
                 for topic in TOPICS.values()
             }
@@ -83,16 +80,6 @@ def renew(addresses: list[str], *, cells: int = 1, copies: int = 1) -> None:
                 _RENEW_S,
                 what=f"{address} knows a leader of every partition",
             )
-
-
-def settings(topic: Topic) -> dict[str, str]:
-    """Return the broker's settings of one topic."""
-    kept = (
-        {"retention.ms": str(topic.retention_h * HOUR_MS)}
-        if topic.retention_h
-        else {"cleanup.policy": "compact"}
-    )
-    return kept | {"max.message.bytes": str(MAX_RECORD_BYTES + _HEADERS_BYTES)}
 
 
 def _is_led(asked: KafkaAdminClient, cells: int) -> bool:
