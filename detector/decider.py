@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from numpy.typing import NDArray
 
 from bus.codec import type_of
@@ -21,13 +22,14 @@ from bus.messages import (
     Message,
     NodeFacts,
     Refusal,
+    Reject,
     Scope,
     Suspicion,
     Watermark,
 )
 from bus.topics import AUDIT, COMMANDS, HEALTH, INCIDENTS
 from bus.transport import Envelope
-from detector import explain, fleet, health, policy, remembered
+from detector import explain, fleet, health, policy, remembered, sight, wishes
 from detector.deciding import ActRule as ActRule  # noqa: PLC0414  # part of how a decider is made
 from detector.deciding import DeciderSettings
 from detector.health import DEFAULT_POOL, NodeRecord
@@ -47,6 +49,7 @@ from detector.remembered import State
 from detector.suspicions import left_s, opens, urgent_leak, worst
 from runtime.clock import Instant
 
+FOR_EVER_S = 1e18
 _NARROW_FIRST = {"process": 0, "container": 1}
 
 
@@ -67,6 +70,8 @@ class Decider:
         the order of preference. Without `answers` nobody is expected to report (a replay).
         """
         self._settings = settings
+        # In a blind cell nothing ends for want of news.
+        self._patient = msgspec.structs.replace(settings, quiet_s=FOR_EVER_S, forget_s=FOR_EVER_S)
         self._act = act
         self._executors = tuple(executors)
         self._answers = answers
@@ -85,7 +90,10 @@ class Decider:
         """Take records in the order in which they were read; return what there is to publish."""
         outputs: list[Output] = []
         for envelope in envelopes:
+            sight.pass_log(self._state, envelope.appended, self._settings)
             self._take(envelope.message)
+            if not isinstance(envelope.message, Suspicion):
+                self._look()
             self._publish()
             outputs += self._out
             self._out, self._touched, self._nodes = [], {}, {}
@@ -99,6 +107,15 @@ class Decider:
         """Become the saved state; ValueError where it is of another form."""
         self._state = remembered.restored(plain)
         self.counts = self._state.counts
+
+    def judged(self) -> dict[str, Instant]:
+        """Return up to when each cell is judged, of those of which anything is."""
+        sights = self._state.sights.items()
+        return {cell: seen.judged for cell, seen in sights if seen.judged}
+
+    def blind(self) -> list[str]:
+        """Return the cells that are judged too far behind for anything to be acted on."""
+        return [cell for cell, seen in self._state.sights.items() if seen.blind]
 
     def forget_places(self) -> None:
         """Forget how far each cell was judged: the log was begun anew, its offsets start again."""
@@ -118,6 +135,8 @@ class Decider:
                 self._node(node, "")
         elif isinstance(message, Directive):
             self._obey(message)
+        elif isinstance(message, Reject):
+            self._count(f"rejected: {message.reason}")
         else:
             self._count(f"ignored: {type_of(message)}")
 
@@ -173,15 +192,18 @@ class Decider:
             return
         state.now = max(state.now, mark.head_time) if state.marked else mark.head_time
         state.marked = True
+        sight.see(state, mark)
+        self._look()
         for case in list(state.every_case()):
-            missed = case.pass_time(state.now, settings)
+            blind = sight.is_blind(state, case.scope.cell)
+            missed = case.pass_time(state.now, self._patient if blind else settings)
             if missed is not None:
                 self._miss(missed)
             self._touch(case)
         state.ledger.forget(state.now, settings)
         for suspicion in state.every_suspicion():
             age_s = state.now.since(suspicion.time)
-            if age_s > settings.forget_s:
+            if age_s > settings.forget_s and not sight.is_blind(state, suspicion.scope.cell):
                 state.lose(suspicion.scope)
                 self._nodes[suspicion.scope.node] = None
             elif age_s <= settings.age_limit_s and urgent_leak(suspicion, state.now, settings):
@@ -190,6 +212,20 @@ class Decider:
         self._judge()
         self._nodes |= dict.fromkeys(state.suspicions) | dict.fromkeys(state.cases)
         self._nodes |= {name: None for name, node in state.nodes.items() if node.state != "healthy"}
+
+    def _look(self) -> None:
+        """Tell which cells are blind; of one that sees again, tell the health of its nodes."""
+        state = self._state
+        for cell, seen in sight.judge(state, self._settings):
+            self._count("cells gone blind" if seen.blind else "cells that see again")
+            if not seen.blind:
+                self._nodes |= {
+                    name: None for name, node in state.nodes.items() if node.cell == cell
+                }
+        for case in sight.cases(state):
+            if case.told is None:
+                self._count("incidents")
+            self._touch(case)
 
     def _miss(self, command: IsolationCommand) -> None:
         """Open the incident of an executor that keeps silent, once until it answers."""
@@ -367,22 +403,14 @@ class Decider:
         found = False
         for case in list(self._state.every_case()):
             holding = case.held_by
-            if holding is None or not _means(wish, case, holding):
+            if holding is None or not wishes.means(wish, case, holding):
                 continue
             found = True
             if not case.pending:
                 now, settings = self._state.now, self._settings
                 self._command(case, policy.release(case, holding, wish, now, settings))
         if not found:
-            nothing = Refusal(
-                id=short_id(wish.id, "release"),
-                scope=wish.scope,
-                incident="",
-                action="release",
-                reason=f"nothing is held on {explain.name(wish.scope)}",
-                time=self._state.now,
-            )
-            self._refuse("release", nothing)
+            self._refuse("release", wishes.nothing_held(wish, self._state.now))
 
     # --- what goes out -------------------------------------------------------------------------
 
@@ -408,23 +436,11 @@ class Decider:
                 continue
             suspicions = state.suspicions.get(name, {}).values()
             judged = health.judge(state.cases_of(name), suspicions, state.now)
+            if judged.state == "healthy" and sight.is_blind(state, node.cell):
+                continue  # that nothing is seen of it does not make it well
             told = health.tell(node, judged, state.now)
             if told is not None:
                 self._send(HEALTH, name, told)
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
-
-
-def _means(wish: Directive, case: Case, holding: IsolationCommand) -> bool:
-    """Tell whether a person's words mean what is held by this case."""
-    if wish.target:
-        return wish.target in {case.id, holding.id}
-    said, scope = wish.scope, case.scope
-    if said.kind == "fleet":
-        return True
-    if said.cell and said.cell != scope.cell:
-        return False
-    if said.kind == "node" and said.node == scope.node:
-        return True
-    return (said.kind, said.node, said.name) == (scope.kind, scope.node, scope.name)

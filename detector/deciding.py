@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from bus.messages import Action
+from bus.messages import Action, Fault
 
 Above = Annotated[float, msgspec.Meta(gt=0)]
 NotBelow = Annotated[float, msgspec.Meta(ge=0)]
@@ -22,7 +22,7 @@ class ActRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     dry_run: bool = False
 
 
-ActRules = dict[str, dict[str, ActRule]]
+ActRules = dict[Fault, dict[str, ActRule]]
 
 
 class DeciderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,12 +33,16 @@ class DeciderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     a suspicion of which nothing was heard for so long counts as calm. settle_s: for so long after a
     container is contained, suspicions around it may still be its own echo.
 
-    age_limit_s: what is older never acts. act_time_s and margin_polls: an act on a container or a
-    process waits until the early end of the forecast lies within the time that the act takes plus
-    so many polls; drain_s is the same for whole nodes (a checkpoint, its saving, a restart).
-    command_ttl_s ends a wish that nobody took up, answer_s later its answer is missed; hold_s ends
-    what is held. After an act cooldown_s passes before the next one on the same scope or node;
-    what failed is tried again tries_max times in all.
+    age_limit_s: what is older never acts. blind_after_s: a cell that is judged further behind its
+    head is blind, which is told (0: the same as age_limit_s; it must be more than the agents'
+    period and the lateness of frames together).
+
+    act_time_s and margin_polls: an act on a container or a process waits until the early end of the
+    forecast lies within the time that the act takes plus so many polls; drain_s is the same for
+    whole nodes (a checkpoint, its saving, a restart). command_ttl_s ends a wish that nobody took
+    up, answer_s later its answer is missed; hold_s ends what is held. After an act cooldown_s
+    passes before the next one on the same scope or node; what failed is tried again tries_max times
+    in all.
 
     acts_per_hour and burst (a token bucket), held_max (scopes), held_percent (of the known nodes,
     rounded up to one) and node_held_max bound what is done to the fleet. A fault on more than
@@ -52,6 +56,7 @@ class DeciderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     forget_s: Above = 3600.0
     settle_s: NotBelow = 180.0
     age_limit_s: Above = 60.0
+    blind_after_s: NotBelow = 0.0
     act_time_s: NotBelow = 0.5
     margin_polls: NotBelow = 3.0
     drain_s: Above = 3600.0
@@ -72,3 +77,8 @@ class DeciderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     suspicions_max: Several = 20_000
     nodes_max: Several = 20_000
     dry_run: bool = False
+
+    @property
+    def blind_s(self) -> float:
+        """How far behind a cell may be judged before it counts as blind, in seconds."""
+        return self.blind_after_s or self.age_limit_s

@@ -19,12 +19,25 @@ class Place(msgspec.Struct, kw_only=True):
     """How far one partition of telemetry was judged, as its scorer said.
 
     Several messages may stem from one record: seen holds the digests of those of the newest one.
+    newest: the latest time that a suspicion told.
     """
 
     offset: int = -1
     seen: list[str] = []
     covered: int = -1
     time: Instant = Instant(0)
+    newest: Instant = Instant(0)
+
+    def take(self, suspicion: Suspicion) -> bool:
+        """Tell whether a suspicion is no repeat, and remember it.
+
+        A repeat was heard before, so it tells no later time: a later one at a lower offset means
+        that the log was begun anew.
+        """
+        if suspicion.source.offset < self.offset and suspicion.time > max(self.newest, self.time):
+            self.offset, self.covered, self.seen = -1, -1, []
+        self.newest = max(self.newest, suspicion.time)
+        return self.is_new(suspicion.source, short_id(encode(suspicion)))
 
     def is_new(self, source: Source, digest: str) -> bool:
         """Tell whether a message was not seen yet, and remember it."""
@@ -43,7 +56,7 @@ class Place(msgspec.Struct, kw_only=True):
         log was begun anew.
         """
         if mark.source.offset < self.offset and mark.time > self.time:
-            self.offset, self.seen = -1, []
+            self.offset, self.covered, self.seen = -1, -1, []
         if not self.is_new(mark.source, "watermark"):
             return False
         self.covered = mark.source.offset
@@ -51,17 +64,33 @@ class Place(msgspec.Struct, kw_only=True):
         return True
 
 
+class Sight(msgspec.Struct, kw_only=True):
+    """How far one cell is judged, and where the head of its log was.
+
+    heard_s: how far the decider's own log had come (State.log_s) at its last watermark.
+    """
+
+    judged: Instant = Instant(0)
+    head: Instant = Instant(0)
+    heard_s: float = 0.0
+    blind: bool = False
+
+
 class State(msgspec.Struct, kw_only=True):
     """Everything. Suspicions and cases lie under their node ("" for what is larger).
 
     now: the newest head of the log that a watermark told; before the first one (not marked), the
     time of the last suspicion. handled: reports and directives that were taken already, the oldest
-    first.
+    first. log_time: when the newest record that was read was appended; log_s: how long this log
+    went on, gaps cut short.
     """
 
     format: int = FORMAT
     now: Instant = Instant(0)
     marked: bool = False
+    log_time: Instant = Instant(0)
+    log_s: float = 0.0
+    sights: dict[str, Sight] = {}
     places: dict[str, dict[int, Place]] = {}
     suspicions: dict[str, dict[str, Suspicion]] = {}
     cases: dict[str, dict[str, Case]] = {}
@@ -77,8 +106,7 @@ class State(msgspec.Struct, kw_only=True):
 
     def is_new(self, suspicion: Suspicion) -> bool:
         """Tell whether a suspicion is no repeat."""
-        place = self.place(suspicion.scope.cell, suspicion.source)
-        return place.is_new(suspicion.source, short_id(encode(suspicion)))
+        return self.place(suspicion.scope.cell, suspicion.source).take(suspicion)
 
     def covered(self, suspicion: Suspicion) -> bool:
         """Tell whether a watermark has passed a suspicion, so that its age is known."""

@@ -191,7 +191,7 @@ def test_what_it_does_not_know_is_counted_and_passed_over() -> None:
         time=START,
     )
     outputs = stage.take(stage.envelope(SUSPICIONS, broken))
-    assert (outputs, stage.decider.counts) == ([], {"ignored: Reject": 1})
+    assert (outputs, stage.decider.counts) == ([], {"rejected: no message": 1})
 
 
 def test_cells_are_judged_each_by_its_own_watermark() -> None:
