@@ -84,18 +84,12 @@ class Targets:
         """Say what of the declared things is not there."""
         if not self._settings.own_cgroups and not self._settings.own_descendants_of:
             return [NOTHING_OWNED]
-        sentences = [
+        return [
             f"nothing can be owned through own_descendants_of = {root!r} in [execute.process]: it "
             "names no running process"
             for root in self._settings.own_descendants_of
             if self._root(root) is None
         ]
-        sentences += [
-            f"own_cgroups in [execute.process] has {path!r}, which is no absolute path"
-            for path in self._settings.own_cgroups
-            if not path.startswith("/")
-        ]
-        return sentences
 
     def _named(self, command: IsolationCommand) -> Target:
         if command.scope.kind == "process":
@@ -187,6 +181,8 @@ class Targets:
                 text = self._context.tree.read_text(text, limit=100).strip()
             except Unavailable:
                 return None
+            if text.partition(":")[0].lstrip("0") in {"", "1"}:
+                return None  # the ancestor of the whole machine is as little ours in a file
         pid, _, start = text.partition(":")
         stat = self._processes.stat(int(pid)) if pid.isdecimal() else None
         if stat is None or (start and start != str(stat.identity.start)):
