@@ -1,15 +1,27 @@
 """The parts of detection, joined: a scorer for each cell, one decider for the fleet."""
 
+import threading
 from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+import structlog
 
 from bus.topics import DIRECTIVES, INVENTORY, REPORTS, SUSPICIONS, TELEMETRY
-from bus.transport import Bus, Sink, Source
+from bus.transport import Bus, Place, Sink, Source, Start
 from detector.checkpoint import CheckpointFile, unharmed
 from detector.journal import Journal
 from detector.worker import CoreWorker, Edges, Ticker, WorkerSettings
 from farside.compose import Site
 from farside.parts import Parts
+from runtime.clock import Clock
+from runtime.errors import Unavailable
 from runtime.service import Worker
+
+log = structlog.get_logger()
+
+_LOOK_S = 0.5
+_RELEASE_S = 10.0
+_CLOSE_S = 1.0
 
 
 def build_scorers(
@@ -58,3 +70,127 @@ def _edges(site: Site, name: str, source: Source, sink: Sink, fingerprint: str) 
         heartbeat=site.health.heartbeat(name, 30.0),
         checkpoint=CheckpointFile(site.state_dir, name, fingerprint),
     )
+
+
+class Lease:
+    """A bus and a worker on it: when that ends, so do the readers and writers that it was given."""
+
+    def __init__(self, bus: Bus, build: Callable[[Bus], Worker]) -> None:
+        """Build the worker on this lease of `bus`."""
+        self._bus = bus
+        self._given: list[Source] = []
+        self._sinks: list[Sink] = []
+        self._worker = build(self)
+        self.name = self._worker.name
+
+    def sink(self) -> Sink:
+        """Return a writer."""
+        self._sinks.append(self._bus.sink())
+        return self._sinks[-1]
+
+    def source(self, places: Iterable[str | Place], start: Start = "earliest") -> Source:
+        """Return a reader."""
+        self._given.append(self._bus.source(places, start))
+        return self._given[-1]
+
+    def run(self, stop: threading.Event) -> None:
+        """Run the worker, then close what it was given."""
+        try:
+            self._worker.run(stop)
+        finally:
+            for source in self._given:
+                source.close()
+            for sink in self._sinks:
+                sink.close(_CLOSE_S)
+
+
+class Member(Protocol):
+    """What tells which partitions are ours (`bus.kafka.membership`)."""
+
+    def own(self, timeout_s: float) -> frozenset[int]:
+        """Return the partitions that are ours now."""
+
+    def close(self) -> None:
+        """Give them back."""
+
+
+class Scoring(NamedTuple):
+    """A cell's scorer at work."""
+
+    thread: threading.Thread
+    stop: threading.Event
+
+
+class SharedCells:
+    """A worker that scores the cells which a group gives it.
+
+    A cell is restored when it comes and saved when it goes; processes of one group share a state
+    folder, so that the next owner finds the state.
+    """
+
+    name = "cells"
+
+    def __init__(
+        self,
+        member: Callable[[Callable[[frozenset[int]], None]], Member],
+        build: Callable[[int], Worker],
+        gone: Callable[[int], None],
+        clock: Clock,
+        beat: Callable[[], None],
+    ) -> None:
+        """Join through `member(released)`; `build(partition)` makes the scorer of one cell.
+
+        `gone(partition)` is called when it has ended.
+        """
+        self._member = member(self._release)
+        self._build = build
+        self._gone = gone
+        self._clock = clock
+        self._beat = beat
+        self._scoring: dict[int, Scoring] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Take and give back cells until `stop`; then save all and leave the group."""
+        while not stop.is_set():
+            self._beat()
+            try:
+                own = self._member.own(_LOOK_S)
+            except Unavailable as error:
+                log.warning("the group can't be asked", why=str(error))
+                self._clock.wait(stop, error.retry_after_s)
+                continue
+            self._release(frozenset(self._scoring) - own)
+            for partition in sorted(own - self._scoring.keys()):
+                self._take(partition)
+            for partition, one in list(self._scoring.items()):
+                if not one.thread.is_alive():  # it crashed and said so: begin again
+                    del self._scoring[partition]
+        self._release(frozenset(self._scoring))
+        self._member.close()
+
+    def _take(self, partition: int) -> None:
+        worker, stop = self._build(partition), threading.Event()
+        thread = threading.Thread(
+            target=self._score, args=(worker, stop), name=f"scorer-{partition}", daemon=True
+        )
+        self._scoring[partition] = Scoring(thread, stop)
+        log.info("a cell is ours", partition=partition)
+        thread.start()
+
+    def _score(self, worker: Worker, stop: threading.Event) -> None:
+        try:
+            worker.run(stop)
+        except Exception:  # a thread's root: it says so, and the cell begins again
+            log.exception("worker crashed", worker=worker.name)
+
+    def _release(self, partitions: frozenset[int]) -> None:
+        """Stop these scorers and wait until their state is saved."""
+        gone = [self._scoring.pop(one) for one in sorted(partitions) if one in self._scoring]
+        for one in gone:
+            one.stop.set()
+        for one in gone:
+            one.thread.join(_RELEASE_S)
+        for partition in partitions:
+            self._gone(partition)
+        if gone:
+            log.info("cells were given back", partitions=sorted(partitions))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 import structlog
@@ -45,6 +45,9 @@ from runtime.errors import Misconfigured, Unavailable
 from runtime.health import Condition, HttpServer, Systemd
 from runtime.service import Service, Worker
 from runtime.settings import plugin_settings
+
+if TYPE_CHECKING:
+    from farside.parts import Parts
 
 log = structlog.get_logger()
 
@@ -183,12 +186,14 @@ def detect(
     cells: Iterable[str] = (),
     *,
     decides: bool = True,
+    group: str = "",
     crash: Callable[[str, str], None] = lambda _worker, _point: None,
 ) -> Role:
     """Return scorers of `cells` (none: all that the table names) and, if it `decides`, the decider.
 
-    There is one decider in a fleet. `crash(worker, point)` is called at the named points of
-    `CoreWorker`, for tests that kill there.
+    There is one decider in a fleet. `group`: the cells are those that a consumer group of this name
+    gives to this process, and change while it runs. `crash(worker, point)` is called at the named
+    points of `CoreWorker`, for tests that kill there.
     """
     # numpy comes with these: a node that only collects does without.
     from farside.detecting import build_decider, build_scorers
@@ -205,12 +210,35 @@ def detect(
         reads = [SUSPICIONS, REPORTS, INVENTORY, DIRECTIVES]
         decider = build_decider(site, bus, parts, partial(crash, "decider"), durable=True)
         workers += awaiting(site, bus, {"decider": decider}, [*reads, *writes])
-    for cell in own:
+    if group:
+        waits = _shared(site, bus, parts, group)
+        workers += awaiting(site, bus, {"cells": waits}, writes)
+    for cell in () if group else own:
         (scorer,) = build_scorers(site, bus, parts, [cell], partial(crash, "scorer"))
         workers += awaiting(site, bus, {f"scorer-{cell}": scorer}, writes)
-    what = f"cells {', '.join(own)}{' and the decider' if decides else ''}"
+    cells_of = f"cells of group {group}" if group else f"cells {', '.join(own)}"
+    what = f"{cells_of}{' and the decider' if decides else ''}"
     says = f"{what} from Kafka at {bus.address}"
     return Role("detect", workers, says, _acting(site), Parts)
+
+
+def _shared(site: Site, bus: KafkaBus, parts: "Parts", group: str) -> Worker:
+    from farside.detecting import Lease, SharedCells, build_scorers
+
+    def cell_of(partition: int) -> str:
+        return site.settings.bus.cell_of(partition, site.settings.farside.cell)
+
+    def build(partition: int) -> Worker:
+        cell = cell_of(partition)
+        return Lease(bus, lambda leased: build_scorers(site, leased, parts, [cell])[0])
+
+    return SharedCells(
+        partial(bus.membership, TELEMETRY, group),
+        build,
+        lambda partition: site.health.forget(f"scorer-{cell_of(partition)}"),
+        site.clock,
+        site.health.heartbeat("cells", 30.0).beat,
+    )
 
 
 def execute(site: Site) -> Role:

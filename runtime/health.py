@@ -98,6 +98,10 @@ class Health:
         """Beat for `name`, which waits for something and can't yet do so itself."""
         self._heartbeats[name].beat()
 
+    def forget(self, name: str) -> None:
+        """Expect no more beats of `name`."""
+        self._heartbeats.pop(name, None)
+
     def condition(self, name: str, text: str) -> Condition:
         """Add a condition, unmet at first; `text` says what is waited for."""
         condition = self._conditions[name] = Condition(text)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from bus.kafka.admin import Admin
 from bus.kafka.identity import Logs
+from bus.kafka.membership import Membership
 from bus.kafka.settings import Settings
 from bus.kafka.sink import KafkaSink
 from bus.kafka.source import KafkaSource
@@ -53,6 +54,22 @@ class KafkaBus:
     def source(self, places: Iterable[str | Place], start: Start = "earliest") -> KafkaSource:
         """Return a reader of these topics (all their partitions) or places."""
         return KafkaSource(self._settings, self._logs, places, reader=self._role, start=start)
+
+    def membership(
+        self,
+        topic: str,
+        group: str,
+        released: Callable[[frozenset[int]], None],
+    ) -> Membership:
+        """Return a member of a group that shares the partitions of a topic."""
+        return Membership(
+            self._settings,
+            self._logs,
+            self._clock,
+            topic=topic,
+            group=group,
+            released=released,
+        )
 
     def ready(self, topics: Iterable[str]) -> None:
         """Return when the brokers answer and these topics are there.

@@ -25,7 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     yet. request_timeout_s: after so long without an answer a request is sent again;
     delivery_timeout_s: after so long a record is given up (its sender keeps and sends it again).
     reconnect_max_s is the longest pause between two tries of one connection. look_s: how often it
-    is looked whether topics were deleted and made anew.
+    is looked whether topics were deleted and made anew. session_s: a member of a group that was not
+    heard for so long loses its cells to the others.
     """
 
     bootstrap: tuple[str, ...]
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delivery_timeout_s: Annotated[float, msgspec.Meta(ge=1, le=2_000_000)] = 2_000_000.0
     reconnect_max_s: Seconds = 5.0
     look_s: Seconds = 5.0
+    session_s: Annotated[float, msgspec.Meta(ge=1, le=1800)] = 30.0
 
     def __post_init__(self) -> None:
         """Judge what belongs together; the error names the key."""

@@ -8,6 +8,7 @@ from farside import roles
 from farside.compose import Site
 from farside.options import config_option
 from farside.settings import read_settings
+from runtime.errors import Misconfigured
 
 
 @click.command("detect")
@@ -19,7 +20,19 @@ from farside.settings import read_settings
     default=True,
     help="Whether to run the decider here, too; a fleet has one.",
 )
-def command(config: Path | None, cells: tuple[str, ...], *, decides: bool) -> int:
+@click.option(
+    "--group",
+    default="",
+    metavar="NAME",
+    help="Share the cells with all processes of this group; they need one state_dir together.",
+)
+def command(config: Path | None, cells: tuple[str, ...], group: str, *, decides: bool) -> int:
     """Score the telemetry of cells, and decide for the fleet, until Ctrl-C."""
+    if cells and group:
+        raise Misconfigured("--cell and --group exclude each other: a group gives the cells out")
     site = Site(read_settings(config))
-    return roles.run(site, config, lambda made: roles.detect(made, cells, decides=decides))
+
+    def make(made: Site) -> roles.Role:
+        return roles.detect(made, cells, decides=decides, group=group)
+
+    return roles.run(site, config, make)
