@@ -46,7 +46,9 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
         return self.topic, self.partition
 
     def __str__(self) -> str:
-        return f"{self.topic} {self.partition}: offsets {self.first} to {self.end - 1}"
+        last = self.end - 1
+        which = f"offset {last}" if self.first == last else f"offsets {self.first} to {last}"
+        return f"{self.topic} {self.partition}: {which}"
 
 
 class Turn(msgspec.Struct, frozen=True):

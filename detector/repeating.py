@@ -46,13 +46,18 @@ class Hands(NamedTuple):
 class Repeat:
     """One repetition of a journal."""
 
-    def __init__(self, journal: Journal, log: str, hands: Hands, chunk: int) -> None:
-        """Repeat what belongs to the log of this mark; gaps are read `chunk` offsets at a time."""
+    def __init__(
+        self, journal: Journal, log: str, after: Mapping[Place, int], hands: Hands, chunk: int
+    ) -> None:
+        """Repeat what belongs to the log of this mark and lies after a checkpoint's position.
+
+        Gaps are read `chunk` offsets at a time.
+        """
         self._journal = journal
         self._log = log
         self._hands = hands
         self._chunk = chunk
-        self._from = dict(hands.positions())
+        self._after = after
         self._filled: set[Place] = set()
         self._problems: list[str] = []
         self._newest = self._before = self._turns = self._gone = self._other = 0
@@ -90,8 +95,8 @@ class Repeat:
         )
 
     def _covered(self, turn: Turn) -> bool:
-        """Tell whether the position where reading would go on lies behind this turn."""
-        return all(one.end <= self._from.get(one.place, 0) for one in turn.ranges)
+        """Tell whether the checkpoint holds this turn already."""
+        return all(one.end <= self._after.get(one.place, 0) for one in turn.ranges)
 
     def _behind(self, turn: Turn) -> bool:
         """Tell whether nothing before this turn is of interest."""

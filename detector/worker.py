@@ -7,7 +7,7 @@ worker that is asked to stop in between repeats that turn at its next start.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -323,17 +323,19 @@ class CoreWorker:
             return False
         again, self._begin = self._begin, self._begin or self._as_begun()
         found = self._take_up()
+        after: Mapping[Place, int] = {}
         if found is None and again is not None:
             # This worker crashed before it saved anything: what it took since is taken again.
             self._core.load(again.plain, again.arrays)
             self._source.seek(again.positions)
         elif found is not None and found.header.log == self._log:
-            self._source.seek(found.header.places())
+            after = found.header.places()
+            self._source.seek(after)
         elif found is not None:
             self._core.forget_places()
             if again is not None:
                 self._source.seek(dict.fromkeys(self._source.positions(), 0))
-        return self._journal is None or self._repeat(self._journal, stop)
+        return self._journal is None or self._repeat(self._journal, after, stop)
 
     def _as_begun(self) -> Begin:
         return Begin(*self._core.save(), self._source.positions())
@@ -357,8 +359,8 @@ class CoreWorker:
         log.info("restored", worker=self.name, same_log=found.header.log == self._log)
         return found
 
-    def _repeat(self, journal: Journal, stop: threading.Event) -> bool:
-        """Repeat the journal's turns after the position; False where a stop came first."""
+    def _repeat(self, journal: Journal, after: Mapping[Place, int], stop: threading.Event) -> bool:
+        """Repeat the journal's turns after a checkpoint; False where a stop came first."""
         journal.forget_unsynced()
 
         def reread(place: Place, first: int, end: int) -> list[Envelope] | None:
@@ -371,8 +373,8 @@ class CoreWorker:
             return not self._owes()
 
         hands = Hands(reread, step, self._source.positions)
-        chunk = self._settings.poll_max
-        done = Repeat(journal, log_mark(self._log or ""), hands, chunk).run()
+        mark = log_mark(self._log or "")
+        done = Repeat(journal, mark, after, hands, self._settings.poll_max).run()
         self._turn_number, self._saved_turn = done.newest, done.before
         self._vitals.journal.repeated(done.turns)
         self._vitals.journal.gone(done.gone)

@@ -130,7 +130,7 @@ class Company:
     def _catch_up(self, worker: CoreWorker) -> None:
         """Turn until everything is read, or by lot."""
         if self.lot is not None and worker.name == "decider":
-            for _ in range(self.lot.integers(5)):
+            for _ in range(self.lot.integers(3, 9)):
                 worker.turn()
             return
         worker.turn()
