@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from bus.messages import Action, Fault
+from bus.messages import Action
 
 Above = Annotated[float, msgspec.Meta(gt=0)]
 NotBelow = Annotated[float, msgspec.Meta(ge=0)]
@@ -22,7 +22,7 @@ class ActRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     dry_run: bool = False
 
 
-ActRules = dict[Fault, dict[str, ActRule]]
+ActRules = dict[str, dict[str, ActRule]]
 
 
 class DeciderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
