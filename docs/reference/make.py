@@ -12,7 +12,7 @@ from pathlib import Path
 from bus.messages import EXECUTORS_OF
 from bus.schema import schemas
 from bus.signals import catalogue
-from bus.topics import TOPICS
+from docs.reference import asyncapi, topics_page
 
 HERE = Path(__file__).parent
 MADE = "<!-- made by docs/reference/make.py; edit the code instead -->"
@@ -22,38 +22,10 @@ def pages() -> Iterator[tuple[Path, str]]:
     """Give each page with its text."""
     for name, schema in schemas().items():
         yield HERE / "schemas" / f"{name}.json", json.dumps(schema, indent=2) + "\n"
-    yield HERE / "topics.md", _topics()
+    yield HERE / "topics.md", topics_page.page(MADE)
+    yield HERE / "asyncapi.json", json.dumps(asyncapi.document(), indent=2) + "\n"
     yield HERE / "signals.md", _signals()
     yield HERE / "actions.md", _actions()
-
-
-def _topics() -> str:
-    rows = [
-        f"| `{topic.name}` | {', '.join(topic.carries)} | {topic.key} | "
-        f"{topic.partitions or 'one for each cell'} | {_kept(topic.retention_h)} | "
-        f"{topic.writer} | {', '.join(topic.readers)} |"
-        for topic in TOPICS.values()
-    ]
-    note = "Messages people read travel as JSON, telemetry as MessagePack; `schemas/` has all types"
-    head = "| topic | carries | key | partitions | kept | written by | read by |"
-    return "\n".join(
-        [
-            "# Topics",
-            "",
-            MADE,
-            "",
-            f"{note} in JSON.",
-            "",
-            head,
-            "|" + "---|" * 7,
-            *rows,
-            "",
-        ],
-    )
-
-
-def _kept(retention_h: int) -> str:
-    return f"{retention_h} h" if retention_h else "compacted by key"
 
 
 def _signals() -> str:
