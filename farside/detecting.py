@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -15,7 +15,8 @@ from farside.compose import Site
 from farside.parts import Parts
 from runtime.clock import Clock
 from runtime.errors import Unavailable
-from runtime.service import Worker
+from runtime.metrics import Metrics
+from runtime.service import Service, Worker
 
 log = structlog.get_logger()
 
@@ -94,14 +95,12 @@ class Lease:
         return self._given[-1]
 
     def run(self, stop: threading.Event) -> None:
-        """Run the worker, then close what it was given."""
-        try:
-            self._worker.run(stop)
-        finally:
-            for source in self._given:
-                source.close()
-            for sink in self._sinks:
-                sink.close(_CLOSE_S)
+        """Run the worker until it is told to stop, then close what it was given."""
+        self._worker.run(stop)
+        for source in self._given:
+            source.close()
+        for sink in self._sinks:
+            sink.close(_CLOSE_S)
 
 
 class Member(Protocol):
@@ -112,13 +111,6 @@ class Member(Protocol):
 
     def close(self) -> None:
         """Give them back."""
-
-
-class Scoring(NamedTuple):
-    """A cell's scorer at work."""
-
-    thread: threading.Thread
-    stop: threading.Event
 
 
 class SharedCells:
@@ -136,6 +128,7 @@ class SharedCells:
         build: Callable[[int], Worker],
         gone: Callable[[int], None],
         clock: Clock,
+        metrics: Metrics,
         beat: Callable[[], None],
     ) -> None:
         """Join through `member(released)`; `build(partition)` makes the scorer of one cell.
@@ -146,8 +139,9 @@ class SharedCells:
         self._build = build
         self._gone = gone
         self._clock = clock
+        self._metrics = metrics
         self._beat = beat
-        self._scoring: dict[int, Scoring] = {}
+        self._scoring: dict[int, Service] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Take and give back cells until `stop`; then save all and leave the group."""
@@ -162,35 +156,19 @@ class SharedCells:
             self._release(frozenset(self._scoring) - own)
             for partition in sorted(own - self._scoring.keys()):
                 self._take(partition)
-            for partition, one in list(self._scoring.items()):
-                if not one.thread.is_alive():  # it crashed and said so: begin again
-                    del self._scoring[partition]
         self._release(frozenset(self._scoring))
         self._member.close()
 
     def _take(self, partition: int) -> None:
-        worker, stop = self._build(partition), threading.Event()
-        thread = threading.Thread(
-            target=self._score, args=(worker, stop), name=f"scorer-{partition}", daemon=True
+        scoring = self._scoring[partition] = Service(
+            [self._build(partition)], self._clock, self._metrics
         )
-        self._scoring[partition] = Scoring(thread, stop)
         log.info("a cell is ours", partition=partition)
-        thread.start()
-
-    def _score(self, worker: Worker, stop: threading.Event) -> None:
-        try:
-            worker.run(stop)
-        except Exception:  # a thread's root: it says so, and the cell begins again
-            log.exception("worker crashed", worker=worker.name)
+        scoring.start()
 
     def _release(self, partitions: frozenset[int]) -> None:
         """Stop these scorers and wait until their state is saved."""
-        gone = [self._scoring.pop(one) for one in sorted(partitions) if one in self._scoring]
-        for one in gone:
-            one.stop.set()
-        for one in gone:
-            one.thread.join(_RELEASE_S)
-        for partition in partitions:
+        for partition in sorted(partitions & self._scoring.keys()):
+            self._scoring.pop(partition).stop(_RELEASE_S)
             self._gone(partition)
-        if gone:
-            log.info("cells were given back", partitions=sorted(partitions))
+            log.info("a cell was given back", partition=partition)

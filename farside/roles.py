@@ -237,6 +237,7 @@ def _shared(site: Site, bus: KafkaBus, parts: "Parts", group: str) -> Worker:
         build,
         lambda partition: site.health.forget(f"scorer-{cell_of(partition)}"),
         site.clock,
+        site.metrics,
         site.health.heartbeat("cells", 30.0).beat,
     )
 

@@ -66,7 +66,7 @@ def test_each_cell_goes_on_where_it_was_when_its_scorer_is_killed(
 
         seen = len(reading.of(Watermark))
         two.kill()
-        one.says("cells were given back")
+        one.says("a cell was given back")
         wait_until(lambda: set(owner(one)) == {0, 1}, 90.0, what="the other one takes over")
         send(sink, 2)
         wait_until(
