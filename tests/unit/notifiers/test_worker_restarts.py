@@ -47,6 +47,7 @@ class Desk:
         durable: bool = True,
         settings: Settings | None = None,
         letters: Path | None = None,
+        past: UnsteadyBus | None = None,
     ) -> None:
         """Make the worker anew; its people stay the same."""
         self.letters = letters or self.folder / f"dead-letters-{self._starts}.jsonl"
@@ -59,7 +60,7 @@ class Desk:
             clock=self.clock,
             settings=settings,
             metrics=self.metrics,
-            past=self.bus.source([DELIVERIES]),
+            past=(past or self.bus).source([DELIVERIES]),
             dead_letters=self.letters,
             durable=durable,
             beat=self._beat,
@@ -122,16 +123,27 @@ def test_nothing_is_told_before_it_is_known_what_was_told(desk: Desk) -> None:
 
 def test_who_is_stopped_while_waiting_for_the_deliveries_tells_nothing(desk: Desk) -> None:
     desk.give(incident())
-    desk.bus.reads = False
-    stop = threading.Event()
+    deliveries, stop = UnsteadyBus(desk.clock), threading.Event()
+    deliveries.reads = False
 
     def beats(count: int) -> None:
         if count > 30:
             stop.set()
 
     desk.beats = beats
+    desk.start(past=deliveries)
     desk.worker.run(stop)
     assert (desk.told(), desk.deliveries(), desk.ear.closed) == ([], [], True)
+
+
+def test_a_turn_is_bounded_so_that_what_is_new_is_seen(desk: Desk) -> None:
+    desk.worker.start()
+    desk.beats = lambda _: desk.clock.advance(1.0)  # each notice takes a second
+    desk.give(*(incident(name=f"i{number}") for number in range(10)))
+    desk.turns()
+    assert len(desk.told()) < 5
+    desk.turns(9)
+    assert len(desk.told()) == 10
 
 
 def test_what_waits_at_a_stop_is_told_by_the_next_start_where_the_bus_lasts(desk: Desk) -> None:
