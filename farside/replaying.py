@@ -16,12 +16,13 @@ from bus.messages import (
     LogLine,
     Message,
     Refusal,
+    Reject,
     SampleBatch,
     Suspicion,
     Tick,
     Watermark,
 )
-from bus.topics import DIRECTIVES, INVENTORY, REPORTS, SUSPICIONS, TELEMETRY
+from bus.topics import DIRECTIVES, INVENTORY, REJECTS, REPORTS, SUSPICIONS, TELEMETRY
 from bus.transport import Envelope
 from detector.decider import Decider
 from detector.outputs import Output
@@ -32,6 +33,27 @@ SHOWN = (Suspicion, Incident, IsolationCommand, Refusal)
 
 
 CoreState = tuple[bytes, dict[str, NDArray[Any]]]
+
+
+class Rejections:
+    """What the scorer could not use, by reason, with the place and the words of the first one."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def note(self, reject: Reject) -> None:
+        """Count one."""
+        number, first = self._found.get(reject.reason, (0, ""))
+        place = f"{reject.topic} {reject.source.partition}, offset {reject.source.offset}"
+        self._found[reject.reason] = (number + 1, first or f"{place}: {reject.detail}")
+
+    def lines(self) -> list[str]:
+        """Return a sentence for each reason."""
+        return [
+            f"{number} rejected: {reason} (the first is {first.rstrip(': ')})"
+            for reason, (number, first) in sorted(self._found.items())
+        ]
 
 
 class SavedReplay(NamedTuple):
@@ -53,6 +75,7 @@ class Replay:
         self._scorers: dict[int, Scorer] = {}
         self._offset = 0
         self._report_offset = 0
+        self.rejections = Rejections()
 
     def see(self, envelope: Envelope) -> Iterator[Message]:
         """Take one record; give what a person wants to see of it."""
@@ -83,6 +106,8 @@ class Replay:
         self._offset, self._report_offset = saved.offsets
 
     def _judged(self, output: Output, cause: Envelope) -> Iterator[Message]:
+        if output.topic == REJECTS and isinstance(output.message, Reject):
+            self.rejections.note(output.message)
         if output.topic != SUSPICIONS:
             return
         if isinstance(output.message, SHOWN):

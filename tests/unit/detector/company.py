@@ -68,6 +68,7 @@ class Company:
         self, folder: Path, poll_max: int = 2, lot: np.random.Generator | None = None
     ) -> None:
         self.lot = lot
+        self.decider: Callable[[], Decider] = decider
         self.folder = folder
         self.clock = ManualClock(BEGIN)
         self.bus = MemoryBus(self.clock)
@@ -83,7 +84,7 @@ class Company:
 
     def hire(self, name: str) -> CoreWorker:
         """Make a worker, restored."""
-        core: Core = scorer() if name == "scorer" else decider()
+        core: Core = scorer() if name == "scorer" else self.decider()
         bus: Bus = self.bus
         if name == "decider" and self.lot is not None:
             bus = ShuffledBus(bus, self.lot)
@@ -163,7 +164,7 @@ class Company:
 
     def replayed(self) -> list[Message]:
         """Return what an undisturbed decider says to the same records in the journal's order."""
-        pure = decider()
+        pure = self.decider()
         found: dict[bytes, Message] = {}
         for turn, problem in Journal(self.folder, "decider").read():
             assert turn is not None, problem

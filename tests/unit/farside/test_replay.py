@@ -1,14 +1,18 @@
 """`farside replay`: the same file gives the same bytes, and broken lines hide nothing."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from bus.records import dump
 from farside.main import run
+from runtime.process import run as execute
 from tests.unit.detector.cells import MB, Node, envelopes, leak, run_of, sawtooth
 
+ROOT = Path(__file__).parents[3]
 ACTING = """
 [act.memory_leak.default]
 actions = ["freeze"]
@@ -97,3 +101,39 @@ def test_a_file_that_is_not_there_is_a_plain_sentence(
 ) -> None:
     assert run(["replay", "/nowhere/at/all.jsonl"]) == 2
     assert b"farside: /nowhere/at/all.jsonl can't be read" in capfdbinary.readouterr().err
+
+
+def test_a_closed_standard_input_is_a_plain_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # as Python finds it after `<&-`
+    assert run(["replay", "-"]) == 2
+    told = capfdbinary.readouterr().err
+    assert told == b"farside: - means standard input, which is closed: name a file instead\n"
+
+
+def test_what_the_scorer_cannot_use_is_counted_by_reason_and_breaks_nothing(
+    record: Path,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    odd = tmp_path / "odd.jsonl"
+    node = Node("")
+    empty = Node("n2")
+    bad = [(70.0, node.batch(70.0)), (70.1, node.batch(70.1)), (70.2, empty.send(70.2, []))]
+    odd.write_bytes(b"".join(dump(one) for one in envelopes(bad)))
+    code = run(["replay", str(record), str(odd)])
+    captured = capfdbinary.readouterr()
+    assert code == 0
+    assert captured.err.decode().splitlines() == [
+        "2 rejected: bad node name (the first is farside.telemetry 0, offset 0: from '')",
+        "1 rejected: empty batch (the first is farside.telemetry 0, offset 2: from 'n2')",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the shell that knows pipefail is absent")
+def test_a_reader_that_has_seen_enough_is_no_failure(record: Path) -> None:
+    replay = f"{sys.executable} -m farside.main replay {record}"
+    ended = execute(["bash", "-c", f"set -o pipefail; {replay} | head -1"], 60.0, cwd=ROOT)
+    assert (ended.code, ended.err, ended.out.count("\n")) == (0, "", 1)
