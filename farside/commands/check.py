@@ -1,7 +1,6 @@
 """`farside check`: judge configuration and permissions; starts nothing, changes nothing."""
 
 import importlib.util
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -9,14 +8,18 @@ from typing import NamedTuple
 import click
 import msgspec
 
+from bus.kafka.settings import Settings as KafkaSettings
 from collectors.agent import Settings as AgentSettings
+from executors.worker import Settings as ExecutorSettings
+from farside import judging
 from farside.options import config_option, json_option
-from farside.settings import COLLECTORS, EXECUTORS, NOTIFIERS, Settings, chosen
+from farside.settings import COLLECTORS, EXECUTORS, NOTIFIERS, Settings, chosen, read_settings
+from notifiers.worker import Settings as NotifierSettings
 from runtime import plugins
 from runtime.clock import SystemClock
 from runtime.errors import FarsideError, Misconfigured, NotPermitted
 from runtime.files import SysTree
-from runtime.settings import Table, plugin_settings, read, written
+from runtime.settings import Table, plugin_settings, written
 
 
 class Finding(NamedTuple):
@@ -38,9 +41,14 @@ def command(config: Path | None, *, as_json: bool, show: bool) -> int:
     Exit code 0: it would run. 2: the configuration is wrong. 3: something needed is absent or not
     permitted. What merely can't be seen is told and is no failure.
     """
-    settings = read(config, Settings, os.environ)
+    settings = read_settings(config)
     used: dict[str, msgspec.Struct] = {}
-    found = [*_identity(settings), *_plugins(settings, used), *_detection(settings, used)]
+    found = [
+        *_identity(settings, config),
+        *_roles(settings, used),
+        *_plugins(settings, used),
+        *_detection(settings, used),
+    ]
     worst = max(finding.code for finding in found)
     if as_json:
         rows = [
@@ -66,21 +74,30 @@ def _effective(settings: Settings, used: dict[str, msgspec.Struct]) -> str:
         for section in ("collect.", "execute.", "notify.", "models.")
     }
     named = {section.rstrip("."): tables for section, tables in sections.items()}
-    whole = {name: Table(place=name) for name in ("agent", "detect", "decide") if name in used}
-    return written(msgspec.structs.replace(settings, **named, **whole), used)
+    kept = ("agent", "detect", "decide", "executor", "notifier")
+    whole = {name: Table(place=name) for name in kept if name in used}
+    bus = settings.bus
+    if "bus.kafka" in used:
+        bus = msgspec.structs.replace(bus, kafka=Table(place="bus.kafka"))
+    return written(msgspec.structs.replace(settings, bus=bus, **named, **whole), used)
 
 
-def _identity(settings: Settings) -> Iterator[Finding]:
+def _identity(settings: Settings, config: Path | None) -> Iterator[Finding]:
     identity = settings.farside
-    yield Finding("node", f"{identity.node_name()} in cell {identity.cell} of {identity.cluster}")
+    wrong = list(judging.mistakes(settings))
+    for sentence in wrong:
+        yield Finding("configuration", f"{config or 'environment'}: {sentence}", 2)
+    if not wrong:
+        place = f"{identity.node_name()} in cell {identity.cell} of {identity.cluster}"
+        yield Finding("node", place)
     folder = identity.state_path()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        made = "" if there == folder else " (will be made)"
-        yield Finding("state_dir", f"{folder}{made}")
-    else:
+    problem = judging.no_folder(folder)
+    if problem:
         remedy = "set [farside] state_dir to a folder of this user"
-        yield Finding("state_dir", f"{folder} can't be used, {there} is not writable: {remedy}", 3)
+        yield Finding("state_dir", f"{folder} can't be used, {problem}: {remedy}", 3)
+    else:
+        made = "" if folder.exists() else " (will be made)"
+        yield Finding("state_dir", f"{folder}{made}")
     rules = [
         f"{', '.join(rule.actions)} for {fault} in pool {pool}"
         for fault, pools in settings.act.items()
@@ -88,14 +105,31 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         if rule.actions
     ]
     yield Finding("acting", "; ".join(rules) or "off everywhere")
+    if not wrong:
+        for sentence in judging.limits(settings):
+            yield Finding("acting", sentence, limits=True)
+
+
+def _roles(settings: Settings, used: dict[str, msgspec.Struct]) -> Iterator[Finding]:
+    """Judge the sections of what runs beside the plug-ins, whether or not they say anything."""
+    sections: list[tuple[str, Table, type[msgspec.Struct]]] = [
+        ("agent", settings.agent, AgentSettings),
+        ("executor", settings.executor, ExecutorSettings),
+        ("notifier", settings.notifier, NotifierSettings),
+    ]
+    if settings.bus.kind == "kafka" or settings.bus.kafka.values:
+        kafka = settings.bus.kafka
+        placed = Table(kafka.values, kafka.place or "bus.kafka", kafka.file)
+        sections.append(("bus.kafka", placed, KafkaSettings))
+    for about, table, kind in sections:
+        try:
+            used[about] = plugin_settings(table, kind)
+        except Misconfigured as error:
+            yield Finding(about, str(error), 2)
 
 
 def _plugins(settings: Settings, used: dict[str, msgspec.Struct]) -> Iterator[Finding]:
-    tree = SysTree()
-    try:
-        used["agent"] = plugin_settings(settings.agent, AgentSettings)
-    except Misconfigured as error:
-        yield Finding("agent", str(error), 2)
+    tree = SysTree(settings.farside.root or "/")
     for name, table in chosen(settings.collect, COLLECTORS).items():
 
         def blind(given: msgspec.Struct, name: str = name) -> list[str]:
@@ -148,14 +182,20 @@ def _detection(settings: Settings, used: dict[str, msgspec.Struct]) -> Iterator[
         text = "not installed here (a node's agent needs none): pip install 'farside[detect]'"
         yield Finding("detection", text, limits=True)
         return
-    from farside.parts import Parts  # needs numpy
+    from farside.agreeing import contradictions  # both need numpy
+    from farside.parts import Parts
 
     try:
         parts = Parts(settings)
     except Misconfigured as error:
         yield Finding("detection", str(error), 2)
         return
-    yield Finding("detection", "ready")
+    agent = used.get("agent")
+    sentences = list(contradictions(parts, agent)) if isinstance(agent, AgentSettings) else []
+    for sentence in sentences:
+        yield Finding("detection", sentence, 2)
+    if not sentences:
+        yield Finding("detection", "ready")
     used |= {"detect": parts.scoring, "decide": parts.deciding}
     for field in msgspec.structs.fields(type(parts.models)):
         used[f"models.{field.name}"] = getattr(parts.models, field.name)
