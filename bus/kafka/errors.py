@@ -42,6 +42,11 @@ def explained(error: Exception, address: str) -> FarsideError:
     return Unavailable(f"Kafka at {address} can't be reached: {what}")
 
 
+def is_passing(error: Exception) -> bool:
+    """Tell whether a repeat can cure an error of the library."""
+    return isinstance(error, errors.RetriableError)
+
+
 def _words(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text[:300] or type(error).__name__

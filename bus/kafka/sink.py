@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 
 from bus.cloudevents import headers
 from bus.codec import MAX_RECORD_BYTES, encode
-from bus.kafka.errors import KafkaError, explained
+from bus.kafka.errors import KafkaError, explained, is_passing
 from bus.kafka.settings import Settings
 from bus.messages import Message
 from runtime.clock import Clock
@@ -79,6 +79,7 @@ class KafkaSink:
         self._bytes = 0
         self._waiting = 0
         self._failures: list[FarsideError] = []
+        self._last_error: Exception | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._connect, name="kafka-connect", daemon=True)
         self._thread.start()
@@ -115,7 +116,9 @@ class KafkaSink:
             self._settle(receipt, len(record), None)
             raise self._refused(error, topic, partition) from None
         future.add_callback(lambda _: self._settle(receipt, len(record), None))
-        future.add_errback(lambda error: self._settle(receipt, len(record), error))
+        future.add_errback(
+            lambda error: self._settle(receipt, len(record), self._meaning(error, producer))
+        )
         return receipt
 
     def flush(self, timeout_s: float) -> None:
@@ -142,10 +145,13 @@ class KafkaSink:
             self._problem = "the writer is closed"
             self._lock.notify_all()
         if producer is not None:
-            try:
-                producer.close(timeout=timeout_s)
-            except KafkaError as error:
-                log.warning("Kafka's writer did not end in order", why=str(error))
+            self._end(producer, timeout_s)
+
+    def _end(self, producer: Any, timeout_s: float) -> None:  # noqa: ANN401  # no types
+        try:
+            producer.close(timeout=timeout_s)
+        except KafkaError as error:
+            log.warning("Kafka's writer did not end in order", why=str(error))
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -171,10 +177,7 @@ class KafkaSink:
                     )
             return self._producer
 
-    def _settle(self, receipt: KafkaReceipt, size: int, error: Exception | None) -> None:
-        problem = None if error is None else explained(error, self._settings.address)
-        if problem is not None and not isinstance(problem, Rejected | Unavailable):
-            problem = Unavailable(str(problem))  # rights may be given while we run
+    def _settle(self, receipt: KafkaReceipt, size: int, problem: FarsideError | None) -> None:
         receipt.settle(problem)
         with self._lock:
             self._bytes -= size
@@ -182,6 +185,25 @@ class KafkaSink:
             if problem is not None and len(self._failures) < 100:
                 self._failures.append(problem)
             self._lock.notify_all()
+
+    def _meaning(self, error: Exception, producer: Any) -> FarsideError:  # noqa: ANN401  # no types
+        """Return what the failure of a record means to its sender; have the client made anew.
+
+        After a failure that no repeat cures (a record refused, a right withdrawn) the library's
+        client never sends again, and gives up what it still holds with that same error object: only
+        the first record that fails with it has failed by itself, the others may be sent again.
+        """
+        problem = explained(error, self._settings.address)
+        with self._lock:
+            own, self._last_error = error is not self._last_error, error
+            if self._producer is producer and not is_passing(error):
+                self._producer, self._problem = None, f"the client is made anew: {problem}"
+                self._lock.notify_all()
+        if not own:
+            return Unavailable(f"given up together with another record: {problem}")
+        if isinstance(problem, Rejected | Unavailable):
+            return problem
+        return Unavailable(str(problem))  # rights may be given while we run
 
     def _refused(self, error: Exception, topic: str, partition: int) -> FarsideError:
         if isinstance(error, KafkaError):
@@ -194,7 +216,7 @@ class KafkaSink:
     # --- connecting ----------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        """Make the client, then look up topics whenever one is wanted."""
+        """Make the client, and again when it has failed; look up topics whenever one is wanted."""
         pause_s, told = _FIRST_PAUSE_S, ""
         while not self._closed.is_set():
             try:
@@ -209,8 +231,12 @@ class KafkaSink:
                 continue
             if told:
                 log.info("Kafka is there", address=self._settings.address, writer=self._writer)
+            pause_s, told = _FIRST_PAUSE_S, ""
             self._look_up(producer)
-            return
+            if not self._closed.is_set():
+                log.warning("Kafka's writer", why=self._problem, writer=self._writer)
+                self._end(producer, 1.0)
+                self._clock.wait(self._closed, pause_s * self._jitter())
 
     def _made(self) -> Any:  # noqa: ANN401  # the library has no types
         settings = self._settings
@@ -238,9 +264,11 @@ class KafkaSink:
                 return
             self._producer = producer
             self._lock.notify_all()
-        while not self._closed.is_set():
+        while self._producer is producer:
             with self._lock:
-                self._lock.wait_for(lambda: self._wanted - self._known or self._closed.is_set(), 60)
+                self._lock.wait_for(
+                    lambda: self._wanted - self._known or self._producer is not producer, 60
+                )
                 missing = self._wanted - self._known
             for topic in missing:
                 self._find(producer, topic)
