@@ -11,24 +11,25 @@ reads it knows a repeat by the command's id.
 """
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from bus.messages import ExecutionReport, IsolationCommand
-from bus.topics import COMMANDS, REPORTS
-from bus.transport import Envelope, Receipt, Sink, Source
+from bus.topics import COMMANDS
+from bus.transport import Envelope, Sink, Source
 from executors import base
 from executors.base import Executor
 from executors.dry_run import DryRun
 from executors.ledger import Ledger, Verdict, repeated
+from executors.reporting import Answers, Reports
 from runtime import logs
 from runtime.clock import Clock, Instant
 from runtime.errors import FarsideError, Unavailable
 from runtime.metrics import Metrics
-from runtime.retries import Lanes, Outbox, Patience, Retry, Waiting, read_through
+from runtime.retries import Lanes, Patience, Retry, Waiting, read_through
 from runtime.words import duration_text, plain_text
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -69,29 +70,6 @@ class Order(NamedTuple):
     executor: Executor
 
 
-class Answers:
-    """Answers by command id, the oldest dropped when there are too many."""
-
-    def __init__(self, limit: int) -> None:
-        """Keep at most `limit`."""
-        self._limit = limit
-        self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
-
-    def get(self, command: str) -> Verdict | None:
-        """Return the answer to a command, None where none is known."""
-        return self._verdicts.get(command)
-
-    def add(self, command: str, verdict: Verdict) -> None:
-        """Remember an answer in place of any before."""
-        self._verdicts[command] = verdict
-        if len(self._verdicts) > self._limit:
-            self._verdicts.popitem(last=False)
-
-    def holding(self) -> list[str]:
-        """Return the commands that hold something by their last answer."""
-        return [name for name, one in self._verdicts.items() if one.held_until is not None]
-
-
 class ExecutorWorker:
     """The consumer of the commands topic in front of one or more executors.
 
@@ -127,15 +105,20 @@ class ExecutorWorker:
             self._settings.pause_s, self._settings.pause_s_max, self._settings.waiting_max
         )
         self._answered = Answers(self._settings.answers_max)
-        self._waits = self._patience("reports can't be sent")
-        self._outbox: Outbox[ExecutionReport] = Outbox(
-            self._hand_over, self._settings.reports_max, self._waits
+        metrics = metrics or Metrics()
+        self._reports = Reports(
+            self._executors,
+            sink=sink,
+            clock=clock,
+            limit=self._settings.reports_max,
+            patience=self._patience("reports can't be sent"),
+            metrics=metrics,
         )
         self._lift_again: dict[str, Retry] = {}
         self._lifted: deque[tuple[str, str, str]] = deque()  # command, executor, sentence
         self._reading = self._patience("commands can't be read")
         self._stop = threading.Event()
-        self._count(metrics or Metrics())
+        self._count(metrics)
 
     def _patience(self, what: str) -> Patience:
         return Patience(what, self._retry(what), self._log)
@@ -153,10 +136,6 @@ class ExecutorWorker:
             "farside_command_retries_total", "Tries put off because something was away"
         )
         self._holds = metrics.gauge("farside_held", "Things held now: frozen, throttled, limited")
-        self._unsent = metrics.gauge("farside_reports_waiting", "Reports that the bus didn't take")
-        self._dropped = metrics.counter(
-            "farside_reports_dropped_total", "Reports given up because too many were waiting"
-        )
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then lift everything that is held and report it."""
@@ -195,7 +174,7 @@ class ExecutorWorker:
         self._report_untold()
         self._report_lifted()
         self._report_unheard()
-        self._send()
+        self._reports.send()
         return True
 
     def _meanwhile(self) -> None:
@@ -210,7 +189,7 @@ class ExecutorWorker:
                     executor.ledger.tell(case.command)
                 elif case.verdict is not None:
                     self._answered.add(case.command, case.verdict)
-                    self._report(case.command, name, case.verdict)
+                    self._reports.add(case.command, name, case.verdict)
                     self._outcomes.labels(name, case.action, case.verdict.outcome).inc()
 
     def _report_unheard(self) -> None:
@@ -257,7 +236,7 @@ class ExecutorWorker:
         )
         self._lift_due(self._clock.now())
         self._report_lifted()
-        self._send()
+        self._reports.send()
 
     def stop(self) -> None:
         """End in order: lift everything that is held, report it, hand over what is left."""
@@ -272,7 +251,7 @@ class ExecutorWorker:
                 if held.command not in still:
                     detail = f"{held.action} of {held.scope.label} was lifted at a clean stop"
                     self._no_longer(held.command, name, detail)
-        self._send_last()
+        self._reports.send_last(self._settings.stop_s)
         for executor in self._executors.values():
             executor.ledger.close()
         self._source.close()
@@ -371,19 +350,7 @@ class ExecutorWorker:
         self._outcomes.labels(executor.name, command.action, verdict.outcome).inc()
         if self._answered.get(command.id) is None:
             self._answered.add(command.id, verdict)
-        self._report(command.id, command.executor, verdict)
-
-    def _report(self, command: str, executor: str, verdict: Verdict) -> None:
-        self._outbox.add(
-            ExecutionReport(
-                command=command,
-                executor=executor,
-                outcome=verdict.outcome,
-                detail=verdict.detail,
-                finished=self._clock.now(),
-                held_until=verdict.held_until,
-            )
-        )
+        self._reports.add(command.id, command.executor, verdict)
 
     def _lift_due(self, now: Instant) -> None:
         """Lift what was held until now, and say so; what can't be lifted is tried again."""
@@ -416,39 +383,4 @@ class ExecutorWorker:
         """Report that what a command held is held no more: a later word on the same command."""
         verdict = Verdict("expired", detail)
         self._answered.add(command, verdict)
-        self._report(command, executor, verdict)
-
-    def _hand_over(self, report: ExecutionReport) -> Receipt:
-        return self._sink.send(REPORTS, report.command, report)
-
-    def _send(self) -> None:
-        """Hand the reports over; what the bus hasn't acknowledged is sent again in a later turn."""
-        lost = self._outbox.dropped
-        self._told(self._outbox.step(self._clock.monotonic()))
-        if self._outbox.dropped > lost:
-            self._dropped.inc(self._outbox.dropped - lost)
-            self._log.error("reports given up", reason=self._outbox.why)
-        self._unsent.set(len(self._outbox))
-
-    def _send_last(self) -> None:
-        """Send what is left, and wait for its acknowledgement for at most `stop_s`."""
-        self._waits.hurry()
-        end_s = self._clock.monotonic() + self._settings.stop_s
-        left = -1
-        while len(self._outbox) not in {0, left} and self._clock.monotonic() <= end_s:
-            left = len(self._outbox)
-            self._send()
-            try:
-                self._sink.flush(max(end_s - self._clock.monotonic(), 0.0))
-            except FarsideError as error:
-                self._log.warning("reports are not acknowledged", reason=str(error))
-            self._send()
-
-    def _told(self, reports: Iterable[ExecutionReport]) -> None:
-        for report in reports:
-            executor = self._executors.get(report.executor)
-            try:
-                if executor is not None:
-                    executor.ledger.tell(report.command)
-            except FarsideError as error:
-                self._log.warning("what was told could not be noted", reason=str(error))
+        self._reports.add(command, executor, verdict)

@@ -120,9 +120,10 @@ class NotifierWorker:
         )
         self._told: OrderedDict[str, Told] = OrderedDict()
         self._reading = self._patience("incidents can't be read")
-        self._waits = self._patience("deliveries can't be sent")
         self._outbox: Outbox[Delivery] = Outbox(
-            self._hand_over, self._settings.deliveries_max, self._waits
+            self._hand_over,
+            self._settings.deliveries_max,
+            self._patience("deliveries can't be sent"),
         )
         self._stop = threading.Event()
         self._count(metrics or Metrics())
@@ -338,14 +339,7 @@ class NotifierWorker:
 
     def _send_last(self) -> None:
         """Send what is left, and wait for its acknowledgement for at most `stop_s`."""
-        self._waits.hurry()
-        end_s = self._clock.monotonic() + self._settings.stop_s
-        left = -1
-        while len(self._outbox) not in {0, left} and self._clock.monotonic() <= end_s:
-            left = len(self._outbox)
-            self._send()
-            try:
-                self._sink.flush(max(end_s - self._clock.monotonic(), 0.0))
-            except FarsideError as error:
-                self._log.warning("deliveries are not acknowledged", reason=str(error))
-            self._send()
+        self._outbox.last(self._sink.flush, self._clock.monotonic, self._settings.stop_s)
+        if len(self._outbox):
+            count, why = len(self._outbox), self._outbox.why
+            self._log.warning("deliveries are not acknowledged", count=count, reason=why)

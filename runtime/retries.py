@@ -247,6 +247,27 @@ class Outbox(Generic[T]):
                 self._refused(error)
         return arrived + self._settled(now_s)
 
+    def last(
+        self, flush: Callable[[float], None], now_s: Callable[[], float], timeout_s: float
+    ) -> list[T]:
+        """Send what is left and wait for its acknowledgement, for at most `timeout_s` seconds.
+
+        `flush` waits for answers. Returns what was acknowledged; `why` says why the rest was not.
+        """
+        self._patience.hurry()
+        end_s = now_s() + timeout_s
+        arrived: list[T] = []
+        left = -1
+        while len(self._items) not in {0, left} and now_s() <= end_s:
+            left = len(self._items)
+            arrived += self.step(now_s())
+            try:
+                flush(max(end_s - now_s(), 0.0))
+            except FarsideError as error:
+                self.why = str(error)
+            arrived += self.step(now_s())
+        return arrived
+
     def _settled(self, now_s: float) -> list[T]:
         """Take out what is answered; after something was given up, wait for the others' answers."""
         arrived = []

@@ -240,6 +240,33 @@ def test_more_than_it_may_hold_drops_the_oldest_and_counts() -> None:
     assert (box.step(1.0), box.dropped, box.why) == (["b", "c"], 1, "too many wait")
 
 
+def test_at_the_end_what_is_left_is_sent_at_once_and_waited_for() -> None:
+    post = Post()
+    box = outbox(post)
+    post.mood = "away"
+    box.add("a")
+    box.step(0.0)  # a pause begins, which the end does not wait for
+    box.add("b")
+    post.mood = "is slow"
+    arrived = box.last(lambda _: post.answer(lose=False), lambda: 0.0, 5.0)
+    assert (arrived, len(box)) == (["a", "b"], 0)
+
+
+def test_at_the_end_a_post_that_stays_away_is_left_with_its_reason() -> None:
+    post = Post()
+    box = outbox(post)
+    post.mood = "is slow"
+    box.add("a")
+    asked_s = []
+
+    def flush(timeout_s: float) -> None:
+        asked_s.append(timeout_s)
+        raise Unavailable("nothing was acknowledged")
+
+    assert (box.last(flush, lambda: 0.0, 5.0), len(box)) == ([], 1)
+    assert (asked_s, box.why) == ([5.0], "nothing was acknowledged")
+
+
 @hypothesis.given(
     st.lists(
         st.sampled_from(["add", "add", "takes", "away", "is slow", "arrive", "lose", "step"]),
