@@ -68,7 +68,8 @@ class Company:
         self, folder: Path, poll_max: int = 2, lot: np.random.Generator | None = None
     ) -> None:
         self.lot = lot
-        self.decider: Callable[[], Decider] = decider
+        self.deciding = DECIDING
+        self.decider: Callable[[], Decider] = lambda: decider(self.deciding)
         self.folder = folder
         self.clock = ManualClock(BEGIN)
         self.bus = MemoryBus(self.clock)
@@ -220,8 +221,8 @@ def _args(one: Range) -> tuple[Place, int, int]:
     return one.place, one.first, one.end
 
 
-def decider() -> Decider:
-    return Decider(DECIDING, ACT, executors=("process", "slurm"))
+def decider(deciding: DeciderSettings = DECIDING) -> Decider:
+    return Decider(deciding, ACT, executors=("process", "slurm"))
 
 
 def script(seconds: int = 75) -> Iterator[list[tuple[str, Message]]]:
