@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAlreadyExistsError
 
 from bus.kafka.errors import KafkaError, explained
+from bus.kafka.making import made
 from bus.kafka.settings import Settings
 from runtime.errors import Unavailable
 
@@ -126,7 +127,7 @@ class Admin:
         with self._lock:
             try:
                 if self._client is None:
-                    self._client = KafkaAdminClient(**self._config)
+                    self._client = made(KafkaAdminClient, **self._config)
                 return ask(self._client)
             except KafkaError as error:
                 raise explained(error, self._settings.address) from None

@@ -12,6 +12,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 from bus.kafka.errors import KafkaError, explained
 from bus.kafka.identity import Logs
+from bus.kafka.making import made
 from bus.kafka.settings import Settings
 from runtime.clock import Clock
 from runtime.errors import Unavailable
@@ -73,7 +74,8 @@ class Membership:
     def _join(self) -> None:
         # A member that joins before its metadata knows the topic may be left without partitions.
         self._logs.looked([self._topic])
-        consumer = KafkaConsumer(
+        consumer = made(
+            KafkaConsumer,
             **self._config,
             enable_auto_commit=False,
             auto_offset_reset="latest",

@@ -15,6 +15,7 @@ from kafka import KafkaProducer
 from bus.cloudevents import headers
 from bus.codec import MAX_RECORD_BYTES, encode
 from bus.kafka.errors import KafkaError, explained, is_passing
+from bus.kafka.making import made
 from bus.kafka.settings import Settings
 from bus.messages import Message
 from runtime.clock import Clock
@@ -240,7 +241,8 @@ class KafkaSink:
 
     def _made(self) -> Any:  # noqa: ANN401  # the library has no types
         settings = self._settings
-        return KafkaProducer(
+        return made(
+            KafkaProducer,
             **self._config,
             acks="all",
             enable_idempotence=True,

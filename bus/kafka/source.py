@@ -18,6 +18,7 @@ from kafka.errors import (
 from bus.codec import Codec
 from bus.kafka.errors import KafkaError, explained
 from bus.kafka.identity import Logs
+from bus.kafka.making import made
 from bus.kafka.settings import Settings
 from bus.memory import opened
 from bus.transport import Envelope, Place, Start
@@ -143,7 +144,8 @@ class KafkaSource:
             return
         topics = self._topics()
         identity = self._logs.looked(topics)
-        consumer = KafkaConsumer(
+        consumer = made(
+            KafkaConsumer,
             **self._config,
             group_id=None,
             enable_auto_commit=False,
