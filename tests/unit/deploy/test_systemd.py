@@ -1,5 +1,6 @@
-"""deploy/systemd: each unit starts a role that there is, is watched, never gives up, and may do
-what its role does. systemd itself judges them where it is installed; no service is started here.
+"""deploy/systemd: each unit starts a role, is watched, never gives up, may do what its role does.
+
+systemd itself judges them where it is installed; no service is started here.
 """
 
 import shutil
