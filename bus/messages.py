@@ -342,7 +342,7 @@ class Directive(Wire, frozen=True, kw_only=True):
 
 
 class Delivery(Wire, frozen=True, kw_only=True):
-    """Who was told of an incident, and whether it arrived."""
+    """Who was told of an incident, and whether it arrived; `changed` is when it came to `state`."""
 
     incident: str
     notifier: str
@@ -350,6 +350,7 @@ class Delivery(Wire, frozen=True, kw_only=True):
     time: Instant
     state: str = ""
     detail: str = ""
+    changed: Instant | None = None
     version: Literal[1] = 1
 
 

@@ -22,7 +22,6 @@ from bus.samples import Layout, Pair, Sample, Samples, pack
 from bus.transport import Sink
 from collectors.base import Collector, Counting, FoundLine, Waiting, device_name
 from collectors.pacing import Settings as SendingSettings
-from collectors.pacing import lot
 from collectors.runner import Answer, Runner
 from collectors.sending import Sending
 from collectors.spool import Settings as SpoolSettings
@@ -33,6 +32,7 @@ from runtime.clock import NANOSECONDS, Clock, Instant
 from runtime.errors import FarsideError, Unavailable
 from runtime.files import SysTree
 from runtime.metrics import Metrics
+from runtime.retries import lot
 from runtime.words import plain_text
 
 Positive = Annotated[float, msgspec.Meta(gt=0, le=3600)]

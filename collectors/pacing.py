@@ -3,10 +3,11 @@
 A plain function of moments: no clock, no thread, no chance but what follows from the node's name.
 """
 
-import hashlib
 from typing import Annotated, Literal
 
 import msgspec
+
+from runtime.retries import lot
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 # A shorter absence is none: what it leaves behind is no more than one poll of a reader.
@@ -34,12 +35,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pause_s_max: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 15.0
     catch_up_records_s: Annotated[float, msgspec.Meta(ge=1, le=100_000)] = 20.0
     spread_s: Seconds = 30.0
-
-
-def lot(*words: object) -> float:
-    """Return a number from 0 to below 1 that follows from `words` and looks drawn by lot."""
-    text = "\0".join(map(str, words)).encode("utf-8", "replace")
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") / 2**64
 
 
 class Pace:

@@ -6,7 +6,7 @@ import msgspec
 
 from bus.messages import EXECUTORS_OF, Action, IsolationCommand, Outcome, Scope
 from executors import base
-from executors.base import Context, Held
+from executors.base import Context, Held, moment_text
 from executors.ledger import Ledger, Verdict
 from runtime.clock import Instant
 
@@ -92,5 +92,5 @@ def sentence(command: IsolationCommand, now: Instant) -> str:
     """Return what a command would do, as a sentence."""
     words = _WORDS.get(command.action, command.action)
     until = command.hold_until
-    end = f" until {until.text()}" if until is not None and until > now else ""
+    end = f" until {moment_text(until)}" if until is not None and until > now else ""
     return f"dry run: would {words} {command.scope.label}{end}; nothing was touched"

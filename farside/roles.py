@@ -4,7 +4,6 @@ The order of starts does not matter: each role waits, with growing pauses and a 
 brokers answer and its topics are there. The agent does not wait: it keeps what it sees.
 """
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from runtime import logs
 from runtime.clock import Clock
 from runtime.errors import Misconfigured, Unavailable
 from runtime.health import Condition, HttpServer, Systemd
+from runtime.retries import lot
 from runtime.service import Service, Worker
 from runtime.settings import plugin_settings
 
@@ -83,19 +83,18 @@ def open_bus(site: Site, role: str, writes: Iterable[str] = ()) -> KafkaBus:
         cluster=site.settings.farside.cluster,
         role=f"{role}@{site.node}",
         writes=writes,
-        jitter=_lot(f"{site.node} {role}", site.clock),
+        jitter=_draws(f"{site.node} {role}", site.clock),
     )
 
 
-def _lot(name: str, clock: Clock) -> Callable[[], float]:
+def _draws(name: str, clock: Clock) -> Callable[[], float]:
     """Return draws from 0.5 to 1.5 that differ between processes: they don't all come at once."""
     tries = 0
 
     def draw() -> float:
         nonlocal tries
         tries += 1
-        seed = hashlib.sha256(f"{name} {int(clock.now())} {tries}".encode()).digest()
-        return 0.5 + int.from_bytes(seed[:4], "big") / 0xFFFFFFFF
+        return 0.5 + lot(name, int(clock.now()), tries)
 
     return draw
 

@@ -203,7 +203,7 @@ class NotifierWorker:
         for envelope in envelopes:
             delivery = envelope.message
             if isinstance(delivery, Delivery) and delivery.notifier == self._notifier.name:
-                self._note(delivery.incident, delivery.state, delivery.time)
+                self._note(delivery.incident, delivery.state, delivery.changed or delivery.time)
 
     def turn(self, envelopes: Iterable[Envelope], now: Instant) -> None:
         """Tell what is new, try again what was put off, hand over the deliveries."""
@@ -315,6 +315,7 @@ class NotifierWorker:
                 time=now,
                 state=notice.state,
                 detail=detail,
+                changed=notice.time,
             )
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from bus.messages import Action, IsolationCommand, Scope
 from executors import base
-from executors.base import Context, Held, Refused
+from executors.base import Context, Held, Refused, moment_text
 from executors.ledger import Case, Change, Verdict
 from executors.process.ending import Ending
 from executors.process.freezing import Freezing
@@ -155,11 +155,11 @@ class ProcessExecutor:
             self.ledger.begin(command, self._targets.boot(), until, now)
             self.ledger.change(command.id, shared)
             detail = f"{target.label} is frozen by an earlier command already, now for this one too"
-            return Verdict("already", f"{detail}, until {until.text()}", until)
+            return Verdict("already", f"{detail}, until {moment_text(until)}", until)
         said = self._guarded(
             command, until, now, lambda note: self._touch(target, command, ours, note)
         )
-        return Verdict("done", f"{target.label}: {said}; held until {until.text()}", until)
+        return Verdict("done", f"{target.label}: {said}; held until {moment_text(until)}", until)
 
     def _touch(
         self,
@@ -275,7 +275,7 @@ class ProcessExecutor:
             verdict = Verdict(
                 "done",
                 f"{case.scope.label}: {case.action} was interrupted by a restart of the executor "
-                f"and is read back as in force; held until {until.text()}",
+                f"and is read back as in force; held until {moment_text(until)}",
                 until,
             )
         else:
@@ -331,7 +331,7 @@ class ProcessExecutor:
         latest = now.plus(self._settings.hold_s_max)
         until = command.hold_until or now.plus(self._settings.hold_s)
         if until <= now:
-            raise Refused(f"it was to be held until {until.text()}, which is over")
+            raise Refused(f"it was to be held until {moment_text(until)}, which is over")
         return min(until, latest)
 
     def _answer(self, command: IsolationCommand, verdict: Verdict, now: Instant) -> None:

@@ -8,12 +8,13 @@ import pytest
 from bus.memory import Taken
 from bus.messages import LogLine, Message, SampleBatch
 from collectors.agent import until_moment_s
-from collectors.pacing import Settings, lot
+from collectors.pacing import Settings
 from collectors.sending import Sending
 from collectors.spool import Settings as SpoolSettings
 from collectors.spool import Spool
 from runtime.clock import ManualClock
 from runtime.errors import Unavailable
+from runtime.retries import lot
 from tests.unit.collectors.spooling import batch
 
 NODES = 1000
