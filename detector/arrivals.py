@@ -122,9 +122,12 @@ class NodeArrivals(msgspec.Struct):
             # A record from the future: no way to arrive can explain that.
             self.shift_ns = offset_ns
         elif offset_ns > skew_ns + nanoseconds(lateness_s):
+            # Compared with the start of the run: a backlog that drains is late by a little less each
+            # time, and no clock is.
             same = abs(offset_ns - self.offset_ns) <= NANOSECONDS
             self.steady = self.steady + 1 if same else 0
-            self.offset_ns = offset_ns
+            if not same:
+                self.offset_ns = offset_ns
             self.shift_ns = offset_ns if self.steady >= STEADY_BATCHES else 0
         else:
             self.shift_ns = 0

@@ -22,7 +22,7 @@ def test_there_is_an_example_of_every_type() -> None:
 
 
 def golden(message: Message) -> list[Path]:
-    """All golden files of a type, as they were released: NAME.v1, NAME.v1.2 (one field more), …"""
+    """All golden files of a type, as released: NAME.v1, then NAME.v1.2 and so on."""
     return sorted(GOLDEN.glob(f"{type_of(message)}.v1*"))
 
 
