@@ -45,7 +45,7 @@ class Service:
     All of them share one deadline for stopping. A crash is counted, logged in one line and
     followed by a new start after a pause; `Misconfigured` and `NotPermitted` are no crash but a
     failure: repeating can't help, so that worker stays down and `run` raises the error.
-    SIGHUP calls `on_reload`.
+    SIGHUP calls `on_reload`. `on_stopping` is called once, when `run` begins to stop the workers.
     """
 
     def __init__(
@@ -55,9 +55,11 @@ class Service:
         metrics: Metrics | None = None,
         *,
         on_reload: Callable[[], None] | None = None,
+        on_stopping: Callable[[], object] = lambda: None,
     ) -> None:
         self._clock = clock
         self._on_reload = on_reload
+        self._on_stopping = on_stopping
         self._crashes = (metrics or Metrics()).counter(
             "farside_worker_crashes_total", "Workers that ended by an error", ["worker"]
         )
@@ -113,6 +115,7 @@ class Service:
                 self.start()
                 self._attend(beat)
             finally:
+                self._on_stopping()
                 self.stop(deadline_s)
         if self.failed is not None:
             raise self.failed

@@ -36,10 +36,15 @@ def command(config: Path | None, record: Path | None) -> int:
     _greet(site, assembly.notes, assembly.port)
     systemd = Systemd(site.environ)
     on_reload = reloader(config, settings, Parts)
-    service = Service(assembly.workers, site.clock, site.metrics, on_reload=on_reload)
+    service = Service(
+        assembly.workers,
+        site.clock,
+        site.metrics,
+        on_reload=on_reload,
+        on_stopping=systemd.stopping,
+    )
     systemd.ready()
-    service.run(beat=systemd.watchdog)
-    systemd.stopping()
+    service.run(beat=lambda: site.health.alive().ok and systemd.watchdog())
     return 0
 
 

@@ -51,6 +51,18 @@ def idle(
     return Task(name, work)
 
 
+def test_who_wants_to_know_is_told_that_it_stops_before_any_worker_stops() -> None:
+    told: list[str] = []
+    service = Service(
+        [idle(last=lambda: told.append("a worker stopped"))],
+        SystemClock(),
+        on_stopping=lambda: told.append("stopping"),
+    )
+    service.ask_to_end()
+    service.run()
+    assert told == ["stopping", "a worker stopped"]
+
+
 def test_workers_stop_in_the_reverse_order_of_their_start() -> None:
     told: list[str] = []
 
