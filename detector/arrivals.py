@@ -122,8 +122,8 @@ class NodeArrivals(msgspec.Struct):
             # A record from the future: no way to arrive can explain that.
             self.shift_ns = offset_ns
         elif offset_ns > skew_ns + nanoseconds(lateness_s):
-            # Compared with the start of the run: a backlog that drains is late by a little less each
-            # time, and no clock is.
+            # Compared with the start of the run: a backlog that drains is a little less late each
+            # time, and a clock is not.
             same = abs(offset_ns - self.offset_ns) <= NANOSECONDS
             self.steady = self.steady + 1 if same else 0
             if not same:
