@@ -285,14 +285,14 @@ def run(site: Site, config: Path | None, make: Callable[[Site], Role]) -> int:
         click.echo(f"metrics and health on http://{http.address}:{port}/metrics")
     for note in role.notes:
         click.echo(f"  {note}")
+    systemd = Systemd(site.environ)
     service = Service(
         [*servers, *role.workers],
         site.clock,
         site.metrics,
         on_reload=reloader(config, settings, role.judge),
+        on_stopping=systemd.stopping,
     )
-    systemd = Systemd(site.environ)
     systemd.ready()
     service.run(beat=lambda: site.health.alive().ok and systemd.watchdog())
-    systemd.stopping()
     return 0
