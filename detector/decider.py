@@ -70,7 +70,7 @@ class Decider:
         the order of preference. Without `answers` nobody is expected to report (a replay).
         """
         self._settings = settings
-        # In a blind cell nothing ends for want of news.
+        # In a cell that is judged late nothing ends for want of news.
         self._patient = msgspec.structs.replace(settings, quiet_s=FOR_EVER_S, forget_s=FOR_EVER_S)
         self._act = act
         self._executors = tuple(executors)
@@ -195,15 +195,15 @@ class Decider:
         sight.see(state, mark)
         self._look()
         for case in list(state.every_case()):
-            blind = sight.is_blind(state, case.scope.cell)
-            missed = case.pass_time(state.now, self._patient if blind else settings)
+            late = sight.is_late(state, case.scope.cell)
+            missed = case.pass_time(state.now, self._patient if late else settings)
             if missed is not None:
                 self._miss(missed)
             self._touch(case)
         state.ledger.forget(state.now, settings)
         for suspicion in state.every_suspicion():
             age_s = state.now.since(suspicion.time)
-            if age_s > settings.forget_s and not sight.is_blind(state, suspicion.scope.cell):
+            if age_s > settings.forget_s and not sight.is_late(state, suspicion.scope.cell):
                 state.lose(suspicion.scope)
                 self._nodes[suspicion.scope.node] = None
             elif age_s <= settings.age_limit_s and urgent_leak(suspicion, state.now, settings):
@@ -214,14 +214,10 @@ class Decider:
         self._nodes |= {name: None for name, node in state.nodes.items() if node.state != "healthy"}
 
     def _look(self) -> None:
-        """Tell which cells are blind; of one that sees again, tell the health of its nodes."""
+        """Judge which cells are blind; of one that sees again, tell the health of its nodes."""
         state = self._state
-        for cell, seen in sight.judge(state, self._settings):
-            self._count("cells gone blind" if seen.blind else "cells that see again")
-            if not seen.blind:
-                self._nodes |= {
-                    name: None for name, node in state.nodes.items() if node.cell == cell
-                }
+        for cell in sight.judge(state, self._settings):
+            self._nodes |= {name: None for name, node in state.nodes.items() if node.cell == cell}
         for case in sight.cases(state):
             if case.told is None:
                 self._count("incidents")
@@ -436,7 +432,7 @@ class Decider:
                 continue
             suspicions = state.suspicions.get(name, {}).values()
             judged = health.judge(state.cases_of(name), suspicions, state.now)
-            if judged.state == "healthy" and sight.is_blind(state, node.cell):
+            if judged.state == "healthy" and sight.is_late(state, node.cell):
                 continue  # that nothing is seen of it does not make it well
             told = health.tell(node, judged, state.now)
             if told is not None:

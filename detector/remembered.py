@@ -67,12 +67,15 @@ class Place(msgspec.Struct, kw_only=True):
 class Sight(msgspec.Struct, kw_only=True):
     """How far one cell is judged, and where the head of its log was.
 
-    heard_s: how far the decider's own log had come (State.log_s) at its last watermark.
+    heard_s: how far the decider's own log had come (State.log_s) at its last watermark. late_judged
+    and late_head: both as they were when it was found behind first (0 while it is not).
     """
 
     judged: Instant = Instant(0)
     head: Instant = Instant(0)
     heard_s: float = 0.0
+    late_judged: Instant = Instant(0)
+    late_head: Instant = Instant(0)
     blind: bool = False
 
 

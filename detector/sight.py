@@ -1,9 +1,10 @@
 """How far the detection of each cell sees: judged up to when, and blind where that is too far back.
 
 A scorer that was away, or is too slow, tells old things; nothing old is acted on, so for people the
-cell is unwatched, and that is an incident of its own. Lag is what the watermarks say. Where none
-comes any more, time is counted as the decider's own log shows it: a gap of the log counts for
-little, so that a decider that was away itself accuses nobody.
+cell is unwatched, and that is an incident of its own. Lag is what the watermarks say. One alone
+says little: after a pause of everything (a laptop that slept) the first is always far behind, and
+the second is not. Where none comes any more, time is counted as the decider's own log shows it: a
+gap of the log counts for little, so that a decider that was away itself accuses nobody.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from detector.remembered import Sight, State
 from runtime.clock import Instant
 
 GAP_SHARE = 0.25  # of the limit: how much one gap of the decider's log counts at most
+LASTS_S = 10.0  # a cell that is behind for so long is blind though nothing more of it is judged
 CLEAR_SHARE = 0.75  # of the limit: below it a blind cell sees again, so that it does not flap
 
 
@@ -36,16 +38,27 @@ def see(state: State, mark: Watermark) -> None:
     sight.heard_s = state.log_s
 
 
-def judge(state: State, settings: DeciderSettings) -> list[tuple[str, Sight]]:
-    """Tell again which cells are blind; return those of which that changed."""
-    changed = []
+def judge(state: State, settings: DeciderSettings) -> list[str]:
+    """Tell again which cells are late or blind; return those that see again."""
+    clear = []
     for cell, sight in state.sights.items():
-        bar = settings.blind_s * (CLEAR_SHARE if sight.blind else 1.0)
-        blind = behind_s(sight) > bar or missing_s(state, sight) > bar
-        if blind != sight.blind:
-            sight.blind = blind
-            changed.append((cell, sight))
-    return changed
+        before = _is_late(sight)
+        bar_s = settings.blind_s * (CLEAR_SHARE if sight.blind else 1.0)
+        sight.blind = _lags(sight, bar_s) or missing_s(state, sight) > bar_s
+        if before and not _is_late(sight):
+            clear.append(cell)
+    return clear
+
+
+def _lags(sight: Sight, bar_s: float) -> bool:
+    """Tell whether a cell is behind and stays so: old things are judged, or nothing for a while."""
+    if behind_s(sight) <= bar_s:
+        sight.late_judged = sight.late_head = Instant(0)
+        return False
+    if not sight.late_head:
+        sight.late_judged, sight.late_head = sight.judged, sight.head
+    lasts = sight.head.since(sight.late_head) >= LASTS_S
+    return sight.blind or sight.judged > sight.late_judged or lasts
 
 
 def cases(state: State) -> Iterator[Case]:
@@ -67,10 +80,14 @@ def cases(state: State) -> Iterator[Case]:
             yield known
 
 
-def is_blind(state: State, cell: str) -> bool:
-    """Tell whether a cell is blind."""
+def is_late(state: State, cell: str) -> bool:
+    """Tell whether a cell is behind, so that no news of it is no good news."""
     sight = state.sights.get(cell)
-    return sight is not None and sight.blind
+    return sight is not None and _is_late(sight)
+
+
+def _is_late(sight: Sight) -> bool:
+    return sight.blind or sight.late_head > 0
 
 
 def behind_s(sight: Sight) -> float:

@@ -41,6 +41,10 @@ NODE = Scope("node", "c1", "gpu-07")
 class Watched(Stage):
     """A stage whose marks may lag, and whose log may move without them."""
 
+    def fall_behind(self, judged: float, head: float, cell: str = "c1") -> list[Output]:
+        """Publish two watermarks that show that old things are being judged."""
+        return [*self.mark(judged - 0.5, head, cell), *self.mark(judged, head, cell)]
+
     def mark(self, judged: float, head: float, cell: str = "c1") -> list[Output]:
         """Publish a watermark: judged up to one second, the head of the log at another."""
         self._offset += 1
@@ -69,7 +73,7 @@ def blind_of(outputs: list[Output]) -> list[Incident]:
 def test_a_cell_far_behind_is_told_in_one_sentence_and_closed_when_it_has_caught_up() -> None:
     stage = Watched()
     assert blind_of(stage.mark(0, 60)) == []
-    (begun,) = blind_of(stage.mark(1, 74))
+    (begun,) = blind_of(stage.fall_behind(1, 74))
     assert (begun.state, begun.severity, begun.fault) == ("open", "warning", "telemetry")
     assert begun.sentence == (
         "detection of cell c1 is blind: judged up to 22:13:21Z, 73 s behind the head of its log; "
@@ -81,18 +85,32 @@ def test_a_cell_far_behind_is_told_in_one_sentence_and_closed_when_it_has_caught
     assert ended.sentence.endswith("; it has caught up")
 
 
+def test_after_a_pause_of_everything_the_first_word_alone_means_nothing() -> None:
+    stage = Watched()
+    stage.mark(1, 2)
+    assert blind_of(stage.mark(2, 30_000)) == []  # the laptop slept
+    assert blind_of(stage.mark(29_999, 30_001)) == []
+    assert stage.decider.blind() == []
+
+
+def test_a_cell_that_is_heard_and_not_judged_is_blind_after_a_while() -> None:
+    stage = Watched()
+    told = {second: blind_of(stage.mark(1, second)) for second in range(2, 90)}
+    assert [second for second, incidents in told.items() if incidents] == [72]
+
+
 def test_around_the_bar_it_does_not_flap() -> None:
     stage = Watched()
-    lags = (61, 59, 61, 50, 61, 46)
-    told = [blind_of(stage.mark(second, second + lag)) for second, lag in enumerate(lags)]
-    assert [len(one) for one in told] == [1, 0, 0, 0, 0, 0]
+    lags = (61, 61, 59, 61, 50, 61, 46)
+    told = [blind_of(stage.mark(second, second + lag)) for second, lag in enumerate(lags, 1)]
+    assert [len(one) for one in told] == [0, 1, 0, 0, 0, 0, 0]
 
 
 def test_the_bar_is_the_age_limit_unless_it_is_set() -> None:
     strict = Watched(settings=DeciderSettings(blind_after_s=20.0))
-    assert len(blind_of(strict.mark(0, 21))) == 1
+    assert len(blind_of(strict.fall_behind(1, 22))) == 1
     young = Watched(settings=DeciderSettings(age_limit_s=20.0))
-    assert len(blind_of(young.mark(0, 21))) == 1
+    assert len(blind_of(young.fall_behind(1, 22))) == 1
 
 
 def test_a_cell_without_any_telemetry_is_not_behind() -> None:
@@ -125,7 +143,7 @@ def test_a_decider_that_was_away_itself_accuses_nobody() -> None:
 
 def test_cells_are_blind_each_for_itself() -> None:
     stage = Watched()
-    stage.mark(0, 100)
+    stage.fall_behind(0, 100)
     stage.mark(99, 100, cell="c2")
     assert stage.decider.blind() == ["c1"]
     assert stage.decider.judged() == {"c1": at(0), "c2": at(99)}
@@ -136,14 +154,14 @@ def test_where_all_nodes_fell_silent_that_is_the_one_incident() -> None:
     silent = trouble(10, "telemetry", scope=CELL, text="3 of 3 nodes fell silent together")
     (first,) = blind_of(stage.suspect(silent))
     stage.mark(1, 11)
-    assert [one.id for one in blind_of(stage.mark(1, 100))] == []
+    assert [one.id for one in blind_of(stage.fall_behind(2, 100))] == []
     assert stage.decider.blind() == ["c1"]
     assert {one.id for one in blind_of(stage.said)} == {first.id}
 
 
 def test_silence_that_comes_while_a_cell_is_blind_goes_on_when_it_sees_again() -> None:
     stage = Watched()
-    (begun,) = blind_of(stage.mark(1, 80))
+    (begun,) = blind_of(stage.fall_behind(1, 80))
     stage.suspect(trouble(70, "telemetry", scope=CELL, text="3 of 3 nodes fell silent together"))
     stage.mark(80, 81)
     told = blind_of(stage.said)
@@ -155,7 +173,7 @@ def test_out_of_blindness_no_node_is_called_healthy_until_it_sees_again() -> Non
     stage = Watched()
     stage.suspect(trouble(1, "gpu_off_bus", scope=NODE))
     stage.mark(1, 2)
-    stage.mark(2, 90)
+    stage.fall_behind(2, 90)
     stage.suspect(well(3, NODE))
     fine = Scope("node", "c1", "gpu-08")
     stage.suspect(trouble(4, "gpu_off_bus", scope=fine, score=-9.0, state="healthy"))
@@ -173,7 +191,7 @@ def test_in_a_blind_cell_no_incident_closes_for_want_of_news() -> None:
     stage.mark(1, 2)
     stage.suspect(well(3, NODE))
     stage.mark(3, 4)
-    stage.mark(4, 4000)
+    stage.fall_behind(4, 4000)
     states = [one.state for one in kept(stage.said, Incident) if one.scope == NODE]
     assert states == ["open"]
     stage.mark(4000, 4001)
@@ -192,7 +210,7 @@ def test_nothing_old_is_acted_on_while_a_backlog_is_judged() -> None:
 
 def test_blindness_is_the_same_after_a_restart() -> None:
     stage = Watched()
-    stage.mark(1, 80)
+    stage.fall_behind(1, 80)
     saved = stage.decider.save()
     stage.decider = stage.fresh()
     stage.decider.load(*saved)
@@ -251,7 +269,7 @@ def test_after_an_outage_the_cell_is_told_blind_and_seeing_again(away: Company) 
         if isinstance(one, Incident) and one.scope.kind == "cell"
     ]
     assert [one.state for one in told] == ["open", "closed"]
-    assert "is blind: judged up to 12:00:20Z" in told[0].sentence
+    assert "is blind: judged up to 12:00:21Z" in told[0].sentence
     assert away.metrics.value("farside_blind", cell="cell") == 0.0
     assert away.metrics.value("farside_judged_behind_seconds", cell="cell") < 5.0
 
