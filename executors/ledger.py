@@ -7,7 +7,6 @@ that a crash cut short is passed over and counted.
 """
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -16,8 +15,8 @@ import msgspec
 
 from bus.messages import Action, IsolationCommand, Outcome, Scope
 from runtime.clock import Instant, nanoseconds
-from runtime.errors import FarsideError, Misconfigured, NotPermitted, Unavailable
-from runtime.files import write_atomically
+from runtime.errors import FarsideError, NotPermitted, Unavailable
+from runtime.files import take_lock, write_atomically
 from runtime.words import plain_text
 
 KEEP_S = 7 * 86_400.0  # a week: longer than any bus gives a command again after a failure
@@ -212,7 +211,7 @@ class Ledger:
             return
         self._cases, self._lines = {}, 0
         if self._path is not None:
-            self._lock = _locked(self._path)
+            self._lock = take_lock(self._path)
             try:
                 for line in _read(self._path):
                     self._apply(line)
@@ -335,24 +334,6 @@ def _lines_of(case: Case) -> list[_Line]:
 
 def _number(moment: Instant | None) -> int | None:
     return None if moment is None else int(moment)
-
-
-def _locked(path: Path) -> int:
-    """Make the folder and take the lock beside the file; the kernel frees it with its holder."""
-    lock = path.with_name(f".{path.name}.lock")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _explained(path, error) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise Misconfigured(
-            f"another farside uses {path}: give each one a state_dir of its own"
-        ) from None
-    return descriptor
 
 
 def _read(path: Path) -> list[bytes]:

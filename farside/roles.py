@@ -41,6 +41,7 @@ from farside.settings import EXECUTORS, NOTIFIERS, Settings, chosen
 from runtime import logs
 from runtime.clock import Clock
 from runtime.errors import Misconfigured, Unavailable
+from runtime.files import take_lock
 from runtime.health import Condition, HttpServer, Systemd
 from runtime.retries import lot
 from runtime.service import Service, Worker
@@ -206,6 +207,7 @@ def detect(
     bus = open_bus(site, "detect", writes)
     workers: list[Worker] = [Closing(bus.close)]
     if decides:
+        take_lock(site.state_dir / "decider")
         reads = [SUSPICIONS, REPORTS, INVENTORY, DIRECTIVES]
         decider = build_decider(site, bus, parts, partial(crash, "decider"), durable=True)
         workers += awaiting(site, bus, {"decider": decider}, [*reads, *writes])
@@ -213,6 +215,7 @@ def detect(
         waits = _shared(site, bus, parts, group)
         workers += awaiting(site, bus, {"cells": waits}, writes)
     for cell in () if group else own:
+        take_lock(site.state_dir / f"scorer-{cell}")
         (scorer,) = build_scorers(site, bus, parts, [cell], partial(crash, "scorer"))
         workers += awaiting(site, bus, {f"scorer-{cell}": scorer}, writes)
     cells_of = f"cells of group {group}" if group else f"cells {', '.join(own)}"

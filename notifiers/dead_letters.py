@@ -5,7 +5,6 @@ place of an older one) and begun anew, so that two files of that size are the mo
 """
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from bus.codec import Malformed, decode, to_json
 from bus.messages import Outcome, Severity
 from notifiers.base import Notice, notice_of
 from runtime.clock import Instant
-from runtime.errors import FarsideError, Misconfigured, NotPermitted, Unavailable
+from runtime.errors import FarsideError, NotPermitted, Unavailable
+from runtime.files import take_lock
 
 BYTES_MAX = 16 << 20
 
@@ -89,19 +89,7 @@ class DeadLetters:
         """Take the lock, so that a second writer learns of it at its start."""
         if self._path is None or self._lock >= 0:
             return
-        lock = self._path.with_name(f".{self._path.name}.lock")
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise _explained(self._path, error) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise Misconfigured(
-                f"another farside writes {self._path}: give each one a state_dir of its own"
-            ) from None
+        self._lock = take_lock(self._path)
 
     def keep(self, one: Letter) -> None:
         """Append a line and sync it."""

@@ -1,10 +1,11 @@
 """Reading a machine's /proc and /sys from a root that a test can replace, and writing safely."""
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
-from runtime.errors import NotPermitted, Unavailable
+from runtime.errors import Misconfigured, NotPermitted, Unavailable
 
 
 class Absent(Unavailable):
@@ -107,6 +108,29 @@ def _explained(path: str, error: OSError) -> Unavailable:
     return Unreadable(f"{path}: {os.strerror(error.errno or 0).lower()}")
 
 
+def take_lock(path: Path) -> int:
+    """Make the folder of `path`, take the lock beside it, and return its descriptor.
+
+    The kernel frees the lock when the descriptor is closed, at the latest with its process.
+    Errors: `Misconfigured` when another process has it, `NotPermitted` and `Unavailable` when the
+    folder can't be used.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise Misconfigured(
+            f"another farside uses {path}: give each one a state_dir of its own"
+        ) from None
+    return descriptor
+
+
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write aside, sync, rename: after a crash the file is either the old or the new one.
 
@@ -130,9 +154,16 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
             os.close(folder)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        reason = os.strerror(error.errno or 0).lower()
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-            msg = f"{path} can't be written ({reason}): give this user the right to its folder"
-            raise NotPermitted(msg) from None
-        msg = f"{path} can't be written ({reason}): make room or set another state_dir"
-        raise Unavailable(msg, retry_after_s=10.0) from None
+        raise _unwritten(path, error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> NotPermitted | Unavailable:
+    reason = os.strerror(error.errno or 0).lower()
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return NotPermitted(
+            f"{path} can't be written ({reason}): give this user the right to its folder"
+        )
+    return Unavailable(
+        f"{path} can't be written ({reason}): make room or set another state_dir",
+        retry_after_s=10.0,
+    )
