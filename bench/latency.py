@@ -269,9 +269,8 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--events", type=int, default=100)
     events: int = options.parse_args().events
-    print(
-        f"Kafka {kafka_version()}, Python {sys.version.split()[0]}, {os.cpu_count()} processors\n"
-    )
+    versions = f"Kafka {kafka_version()}, Python {sys.version.split()[0]}"
+    print(f"{versions}, kafka-python {version('kafka-python')}, {os.cpu_count()} processors\n")
     with tempfile.TemporaryDirectory() as folder, broker() as cluster:
         bus = open_bus(cluster, "bench")
         with detection(Path(folder), cluster):
