@@ -16,6 +16,7 @@ from kafka.errors import (
 )
 
 from bus.codec import Codec
+from bus.kafka import unpacking
 from bus.kafka.errors import KafkaError, explained
 from bus.kafka.identity import Logs
 from bus.kafka.making import made
@@ -26,6 +27,7 @@ from runtime.clock import Instant
 from runtime.errors import Unavailable
 
 log = structlog.get_logger()
+unpacking.install()
 
 _MILLISECOND = 1_000_000
 _REREAD_WAIT_MS = 5_000
