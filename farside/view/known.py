@@ -57,7 +57,7 @@ class Known:
         self._events: deque[tuple[Instant, Event]] = deque(maxlen=EVENTS_MAX)
         self.health: dict[str, NodeHealth] = {}
         self.nodes: dict[str, int] = {}  # when each node was read last, ns
-        self.lags: dict[str, float] = {}
+        self.marks: dict[str, tuple[Instant, Watermark]] = {}  # of each cell the last, and when
         self.now_ns = 0
         self.since_ns = 0
         self.samples = 0
@@ -87,7 +87,7 @@ class Known:
             case ExecutionReport():
                 self._report(message)
             case Watermark():
-                self.lags[message.cell] = message.head_time.since(message.time)
+                self.marks[message.cell] = (self._appended, message)
             case Reject():
                 self.rejected += 1
             case _:

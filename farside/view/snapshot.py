@@ -93,18 +93,35 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     incident: str = ""
 
 
+class CellLine(msgspec.Struct, frozen=True, kw_only=True):
+    """How well one cell is seen.
+
+    judged: up to when its telemetry is judged; heard: when its scorer said so. lag_s: how far that
+    is behind the log's head, the scorer's silence included. blind: why it counts as unwatched,
+    empty where it does not.
+    """
+
+    cell: str
+    judged: Instant | None = None
+    heard: Instant | None = None
+    lag_s: float | None = None
+    blind: str = ""
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one screen shows.
 
-    rows: those that matter most first; left_out: how many more there are. lag_s: how far the judged
-    time is behind the log's head; None before the first watermark. events: newest last, of all that
-    happened so far.
+    rows: those that matter most first; left_out: how many more there are. lag_s: the largest of any
+    cell; None before the first watermark. cells: those that are seen worst first. events: newest
+    last, of all that happened so far. problem: why what is shown may be old, empty where it is not.
     """
 
     time: Instant
     about: About = About()
     since: Instant | None = None
     lag_s: float | None = None
+    cells: tuple[CellLine, ...] = ()
+    problem: str = ""
     nodes: int = 0
     samples: int = 0
     rejected: int = 0

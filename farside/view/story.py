@@ -14,7 +14,7 @@ from farside.view.casefiles import CaseFile
 from farside.view.cases import Case
 from farside.view.known import Known, moved
 from farside.view.rows import row_of
-from farside.view.snapshot import About, Event, IncidentLine, Row, Snapshot
+from farside.view.snapshot import About, CellLine, Event, IncidentLine, Row, Snapshot
 from farside.view.things import Curve, Key, Thing, short_names
 from runtime.clock import Instant, nanoseconds
 from runtime.errors import Rejected
@@ -22,6 +22,8 @@ from runtime.errors import Rejected
 GONE_S = 10.0  # a thing not read for so long, while its node is, is gone
 SHOWN_EVENTS = 24
 SHOWN_INCIDENTS = 8
+SHOWN_CELLS = 64
+QUIET_S = 5.0  # watermarks come once a second: a scorer that says nothing for longer falls behind
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,13 @@ class Story:
             known = self._known
             now = Instant(known.now_ns) if now is None else now
             rows = _rows(known, now)
+            cells = _cells(known, now)
             return Snapshot(
                 time=now,
                 about=self._about,
                 since=self._about.started or (Instant(known.since_ns) if known.since_ns else None),
-                lag_s=max(known.lags.values(), default=None),
+                lag_s=max((one.lag_s for one in cells if one.lag_s is not None), default=None),
+                cells=cells[:SHOWN_CELLS],
                 nodes=len(known.nodes),
                 samples=known.samples,
                 rejected=known.rejected,
@@ -167,6 +171,29 @@ class Story:
                     event for event in known.events if event.incident in ids or event.scope in names
                 ),
             )
+
+
+def _cells(known: Known, now: Instant) -> tuple[CellLine, ...]:
+    """Return how well each cell is seen: the blind ones first, then those that lag most."""
+    blind = {
+        case.incident.scope.cell: case.incident.sentence or "it is not watched"
+        for case in known.cases.values()
+        if not case.closed
+        and (case.incident.scope.kind, case.incident.fault) == ("cell", "telemetry")
+    }
+    found = [
+        CellLine(
+            cell=cell,
+            judged=mark.time,
+            heard=heard,
+            # Who says nothing judges nothing: the log has gone on since.
+            lag_s=max(mark.head_time.since(mark.time), 0.0) + max(now.since(heard) - QUIET_S, 0.0),
+            blind=blind.pop(cell, ""),
+        )
+        for cell, (heard, mark) in known.marks.items()
+    ]
+    found += [CellLine(cell=cell, blind=sentence) for cell, sentence in blind.items()]
+    return tuple(sorted(found, key=lambda one: (not one.blind, -(one.lag_s or 0.0), one.cell)))
 
 
 def _rows(known: Known, now: Instant) -> list[Row]:

@@ -31,6 +31,8 @@ WIDEST = 132  # and from which the growth over 30 s has, too
 EVENTS_SHOWN = 8
 ROWS_MIN = 7
 INCIDENT_INDENT = 10
+LAG_TOLD_S = 10.0  # a cell that is judged so far behind its log has a line of its own
+TROUBLES_SHOWN = 3
 NARROW = 76  # columns below which there is no bar
 _COLOURS: dict[str, str] = {
     "healthy": "green",
@@ -60,6 +62,15 @@ class Room(NamedTuple):
     rows: int
     incidents: int
     events: int
+
+
+class Trouble(NamedTuple):
+    """One line about how well is seen; `about` is the cell, so that it is told once."""
+
+    label: str
+    text: str
+    style: str
+    about: str = ""
 
 
 class Column(NamedTuple):
@@ -182,6 +193,9 @@ class Screen:
             where = f" \u2013 {about.acting_on}" if about.acting_on else ""
             style = "bold cyan" if about.acting else "default"
             lines.append(self._labelled("acting", word + where, style, width))
+        lines += [
+            self._labelled(one.label, one.text, one.style, width) for one in troubles(snapshot)
+        ]
         return Group(*lines)
 
     def _labelled(self, label: str, text: str, style: str, width: int) -> Text:
@@ -317,7 +331,7 @@ def share_room(snapshot: Snapshot, width: int, height: int) -> Room:
 
     A few rows come first, then incidents, then the newest events, then the other rows.
     """
-    header = 3 if snapshot.about.acting is not None else 2
+    header = (3 if snapshot.about.acting is not None else 2) + len(troubles(snapshot))
     left = height - header - 3  # a blank, the table's head, "and n more"
     incidents = min(len(snapshot.incidents), 3)
     room = max(width - INCIDENT_INDENT, 20)
@@ -331,6 +345,22 @@ def share_room(snapshot: Snapshot, width: int, height: int) -> Room:
     left -= 1 + events if events else 0
     rows += max(min(left, len(snapshot.rows) - rows), 0)
     return Room(rows, incidents, events)
+
+
+def troubles(snapshot: Snapshot) -> list[Trouble]:
+    """Return what keeps this screen, or the detection itself, from seeing well."""
+    found = [Trouble("old news", snapshot.problem, "bold red")] if snapshot.problem else []
+    for one in snapshot.cells:
+        lag_s = one.lag_s or 0.0
+        if one.blind:
+            found.append(Trouble("blind", one.blind, "bold red", one.cell))
+        elif lag_s >= LAG_TOLD_S:
+            text = f"cell {one.cell} is judged {duration_text(lag_s)} behind its log"
+            found.append(Trouble("behind", text, "yellow", one.cell))
+    if len(found) > TROUBLES_SHOWN:
+        more = f"and {len(found) - TROUBLES_SHOWN + 1} cells more are blind or behind"
+        found[TROUBLES_SHOWN - 1 :] = [Trouble("also", more, "yellow")]
+    return found
 
 
 def _colour(row: Row) -> str:
@@ -358,6 +388,12 @@ def lines(previous: Snapshot | None, current: Snapshot) -> list[str]:
         if about.acting is not None:
             where = f": {about.acting_on}" if about.acting_on else ""
             found.append(f"acting is on{where}" if about.acting else "acting is off")
+    told = {(one.label, one.about) for one in troubles(previous)} if previous else set()
+    found += [
+        f"{one.label}: {one.text}"
+        for one in troubles(current)
+        if (one.label, one.about) not in told
+    ]
     known = set(previous.events) if previous else set()
     fresh = [event for event in current.events if event not in known]
     missed = current.happened - (previous.happened if previous else 0) - len(fresh)
