@@ -28,7 +28,7 @@ from bus.messages import (
 from detector import explain
 from detector.deciding import DeciderSettings
 from detector.suspicions import WORK, is_bad, is_tighter, is_urgent, severity_of
-from runtime.clock import LATEST_NS, NANOSECONDS, Instant
+from runtime.clock import Instant
 from runtime.words import duration_text
 
 ALSO_MAX = 8
@@ -36,7 +36,8 @@ PLACES = frozenset({"node", "gpu", "port", "disk"})  # what stands or falls with
 HOLDS = frozenset({"freeze", "throttle", "limit", "hold"})  # lifted after a while
 WORKED = frozenset({"done", "already"})
 STAYS = frozenset({"drain", "drain_at_checkpoint", "isolate"})  # until somebody releases it
-NEVER = Instant(LATEST_NS * NANOSECONDS)
+LAST_SAVED_NS = 2**63 - 1  # in April 2262: the latest moment that a checkpoint can hold
+NEVER = Instant(LAST_SAVED_NS)
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 
 

@@ -8,7 +8,7 @@ from bus.codec import encode
 from bus.messages import Directive, Fault, Scope, Source, Suspicion, Watermark
 from detector.budgets import Ledger
 from detector.health import NodeRecord
-from detector.incidents import Case, short_id
+from detector.incidents import LAST_SAVED_NS, Case, short_id
 from runtime.clock import Instant
 
 FORMAT = 1
@@ -177,7 +177,14 @@ class State(msgspec.Struct, kw_only=True):
 
     def saved(self) -> bytes:
         """Return everything as bytes."""
-        return msgspec.msgpack.encode(self, enc_hook=int)
+        return msgspec.msgpack.encode(self, enc_hook=_plain)
+
+
+def _plain(value: object) -> int:
+    """Return a moment as a number that fits: people may write the year 9999 as an end."""
+    if isinstance(value, int):
+        return min(int(value), LAST_SAVED_NS)
+    raise NotImplementedError(f"a {type(value).__name__} is not saved")
 
 
 def restored(plain: bytes) -> State:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from bus.messages import (
+    Directive,
     Incident,
     IsolationCommand,
     JobFacts,
@@ -14,10 +15,11 @@ from bus.messages import (
     Suspicion,
     Watermark,
 )
-from bus.topics import HEALTH, INVENTORY, SUSPICIONS
+from bus.topics import DIRECTIVES, HEALTH, INVENTORY, SUSPICIONS
 from bus.transport import Envelope
 from detector.deciding import ActRule, DeciderSettings
 from detector.outputs import Output
+from runtime.clock import Instant
 from tests.unit.detector.stage import (
     FREEZE,
     JAIL,
@@ -276,6 +278,31 @@ def test_a_node_that_is_drained_is_isolating_and_isolated() -> None:
     stage.show(10, trouble(10, "disk", scope=NODE, text="its disk gives errors"))
     stage.report(only(stage.said, IsolationCommand), second=11)
     assert [state for state, _ in health(stage)] == ["degraded", "isolating", "isolated"]
+
+
+def test_what_is_drained_without_an_end_outlives_a_restart() -> None:
+    stage = Stage({"disk": {"default": ActRule(actions=("drain",))}}, executors=("slurm",))
+    stage.show(10, trouble(10, "disk", scope=NODE, text="its disk gives errors"))
+    stage.report(only(stage.said, IsolationCommand), second=11)
+    saved = stage.decider.save()
+    stage.decider.load(*saved)
+    assert stage.decider.save() == saved
+
+
+def test_a_directive_until_the_year_9999_can_be_saved() -> None:
+    stage = Stage()
+    wish = Directive(
+        id="d1",
+        who="anna",
+        kind="stop_everything",
+        scope=Scope("fleet"),
+        time=START,
+        until=Instant.parse("9999-12-31T23:59:59Z"),
+    )
+    stage.take(stage.envelope(DIRECTIVES, wish))
+    plain, arrays = stage.decider.save()
+    stage.decider.load(plain, arrays)
+    assert stage.decider.save()[0] == plain
 
 
 def test_the_health_of_a_node_says_why() -> None:
