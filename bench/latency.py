@@ -13,6 +13,7 @@ rounded down, so a single hop is true to a millisecond).
 
 import argparse
 import itertools
+import math
 import os
 import random
 import sys
@@ -36,6 +37,7 @@ from deploy.kafka.cluster import Cluster
 from deploy.kafka.jars import kafka_version
 from farside.compose import Site, build_collect
 from farside.settings import read_settings
+from runtime import logs
 from runtime.clock import Instant, SystemClock
 from runtime.errors import Unavailable
 from runtime.files import SysTree
@@ -49,6 +51,7 @@ COMMON = """
 cluster = "bench"
 node = "{node}"
 state_dir = "{folder}/state"
+log_level = "error"
 [bus]
 kind = "kafka"
 [bus.kafka]
@@ -261,7 +264,7 @@ def split(event: Event, command: Envelope, record: Sequence[Envelope]) -> Hops:
 
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the value that this share of the values does not exceed."""
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+    return sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]
 
 
 def main() -> None:
@@ -269,6 +272,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--events", type=int, default=100)
     events: int = options.parse_args().events
+    logs.set_up("error", "console")
     versions = f"Kafka {kafka_version()}, Python {sys.version.split()[0]}"
     print(f"{versions}, kafka-python {version('kafka-python')}, {os.cpu_count()} processors\n")
     with tempfile.TemporaryDirectory() as folder, broker() as cluster:
