@@ -92,7 +92,8 @@ class Nodes:
     """
 
     def __init__(self, bus: KafkaBus, names: Iterable[str], *, period_s: float = 1.0) -> None:
-        """Begin to talk."""
+        """Begin to talk; the bus is closed with the nodes."""
+        self._bus = bus
         self.said: list[Said] = []
         self._sink: Sink = bus.sink()
         self._clock = SystemClock()
@@ -117,8 +118,10 @@ class Nodes:
             for name in names or list(self._talking):
                 del self._talking[name]
 
-    def settled(self, timeout_s: float = WAIT_S) -> list[SampleBatch | LogLine]:
-        """Wait until nothing waits for an acknowledgement; return all in the order of sending."""
+    def finish(self, timeout_s: float = WAIT_S) -> list[SampleBatch | LogLine]:
+        """Say no more; wait until all that was said is acknowledged, and return it in order."""
+        self._stop.set()
+        self._thread.join(10.0)
         wait_until(self._is_settled, timeout_s, what="all that nodes said is acknowledged")
         return self.acknowledged()
 
@@ -131,6 +134,7 @@ class Nodes:
         self._stop.set()
         self._thread.join(10.0)
         self._sink.close(5.0)
+        self._bus.close()
 
     def __enter__(self) -> Self:
         return self
