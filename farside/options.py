@@ -18,3 +18,12 @@ bootstrap_option = click.option(
     default=None,
     help="Brokers to ask, in place of the configuration's.",
 )
+back_option = click.option(
+    "--back",
+    "back_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1.0, max=30 * 86_400.0),
+    default=3600.0,
+    show_default=True,
+    help="Over Kafka: how far back to read.",
+)
