@@ -8,7 +8,7 @@ of records: of a large cell only the newest seconds are looked at. `look` goes o
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -106,24 +106,52 @@ class TopicsView:
             about=self._about,
             cases_max=1024,
         )
-        read: list[Envelope] = []
-        place: str | Place = TELEMETRY
-        if around.cell in self._cells:
-            place = (TELEMETRY, self._cells[around.cell])
-        if around.node:
-            taken = self._read(
-                [place],
-                around.start,
-                lambda found: read.extend(one for one in found if one.key == around.node),
-                until=around.end,
-                first=self._page_records_max,
-            )
-            if taken >= self._page_records_max and read:
-                self.notes.append(
-                    f"telemetry is shown up to {read[-1].appended.text()[:19]}Z: "
-                    f"{self._page_records_max} records of its cell were read"
-                )
+        read = self._telemetry(around) if around.node else []
         self.story.see_all(sorted([*said, *read], key=attrgetter("appended")))
+
+    def _telemetry(self, around: "_Around") -> list[Envelope]:
+        """Return what a node said around the event; of too many records those nearest to it."""
+        cell = self._cells.get(around.cell)
+        places: list[str | Place] = [TELEMETRY if cell is None else (TELEMETRY, cell)]
+        first, event, end = (
+            self._at(places, moment) for moment in (around.start, around.event, around.end)
+        )
+        most = max(self._page_records_max // max(len(first), 1), 1)
+        begin = {place: max(at, event[place] - most * 3 // 4) for place, at in first.items()}
+        until = {place: min(at, begin[place] + most) for place, at in end.items()}
+        whole = sum(end.values()) - sum(first.values())
+        taken = sum(until.values()) - sum(begin.values())
+        if taken < whole:
+            self.notes.append(
+                f"of {whole} records of telemetry {taken} were read, those around "
+                f"{around.event.text()[:19]}Z"
+            )
+        read: list[Envelope] = []
+
+        def take(found: list[Envelope]) -> None:
+            read.extend(
+                one
+                for one in found
+                if one.key == around.node and one.offset < until[one.topic, one.partition]
+            )
+
+        source = self._bus.source(places)
+        try:
+            source.seek(begin)
+            source.log()  # connects
+            self._drain(source, until, take)
+        finally:
+            source.close()
+        return read
+
+    def _at(self, places: Iterable[str | Place], moment: Instant) -> dict[Place, int]:
+        """Return the offset of the first record that each log took at a moment or later."""
+        source = self._bus.source(places, moment)
+        try:
+            source.log()  # connects
+            return source.positions()
+        finally:
+            source.close()
 
     def _said(self, now: Instant, begin: Instant, always: str = "") -> list[Envelope]:
         """Return what was said since `begin`, and of what is not over yet all; in order of time."""
@@ -158,36 +186,29 @@ class TopicsView:
         places: Iterable[str | Place],
         start: Start,
         take: Callable[[list[Envelope]], object],
-        *,
-        until: Instant | None = None,
         newest: int | None = None,
-        first: int | None = None,
-    ) -> int:
-        """Read from `start` to the end that there is now; return how many records that were.
-
-        newest: of all partitions together only so many, the newest. until: not what the log took
-        later. first: end after so many.
-        """
+    ) -> None:
+        """Read from `start` to the end that there is now; of all only so many, the `newest`."""
         source = self._bus.source(places, start)
         try:
             source.log()  # connects
             ends = _ends(source)
             if newest is not None:
                 _pass_over(source, ends, max(newest // max(len(ends), 1), 1))
-            taken = 0
-            while any(source.positions()[place] < end for place, end in ends.items()):
-                if self._clock.monotonic() > self._end_s:
-                    self.notes.append(f"not all was read within {duration_text(READ_S)}")
-                    break
-                found = source.poll(_POLL_RECORDS, _POLL_S)
-                taken += len(found)
-                take([one for one in found if until is None or one.appended <= until])
-                if (first is not None and taken >= first) or _is_past(found, until, len(ends)):
-                    break
+            self._drain(source, ends, take)
             self._positions |= source.positions()
-            return taken
         finally:
             source.close()
+
+    def _drain(
+        self, source: Source, ends: Mapping[Place, int], take: Callable[[list[Envelope]], object]
+    ) -> None:
+        """Read up to these offsets; what lies beyond may be among what is taken last."""
+        while any(source.positions()[place] < end for place, end in ends.items()):
+            if self._clock.monotonic() > self._end_s:
+                self.notes.append(f"not all was read within {duration_text(READ_S)}")
+                break
+            take(source.poll(_POLL_RECORDS, _POLL_S))
 
     # --- what comes ----------------------------------------------------------------------------
 
@@ -225,27 +246,28 @@ class TopicsView:
             follows.close()
 
 
-class _Around:
+class _Around(NamedTuple):
     """Where and when the telemetry of an incident or a node is to be found."""
 
-    def __init__(self, node: str, cell: str, start: Instant, end: Instant) -> None:
-        self.node = node
-        self.cell = cell
-        self.start = start
-        self.end = end
+    node: str
+    cell: str
+    start: Instant
+    event: Instant
+    end: Instant
 
     @classmethod
     def of(cls, name: str, said: Iterable[Envelope], begin: Instant, now: Instant) -> "_Around":
         """Return it for a name; one that is no incident's is taken for a node's."""
         told = [one.message for one in said if isinstance(one.message, Incident)]
         about = [one for one in told if one.id == name]
+        later = now.plus(AFTER_S)
         if about:
-            last = about[-1]
-            end = (last.updated or last.opened).plus(AFTER_S) if last.state == "closed" else now
-            return cls(last.scope.node, last.scope.cell, about[0].opened.plus(-BEFORE_S), end)
+            scope, opened, last = about[-1].scope, about[0].opened, about[-1]
+            end = (last.updated or opened).plus(AFTER_S) if last.state == "closed" else later
+            return cls(scope.node, scope.cell, opened.plus(-BEFORE_S), opened, end)
         health = (one.message for one in said if isinstance(one.message, NodeHealth))
         cells = [one.cell for one in health if one.node == name]
-        return cls(name, cells[-1] if cells else "", begin, now)
+        return cls(name, cells[-1] if cells else "", begin, later, later)
 
 
 def _standing(said: list[Envelope], begin: Instant, always: str) -> list[Envelope]:
@@ -298,11 +320,6 @@ def _pass_over(source: Source, ends: Mapping[Place, int], newest: int, only: str
             if end - positions[place] > newest and only in {"", place[0]}
         }
     )
-
-
-def _is_past(found: list[Envelope], until: Instant | None, partitions: int) -> bool:
-    """Tell whether a log of one partition was read beyond a moment."""
-    return bool(until is not None and partitions == 1 and found and found[-1].appended > until)
 
 
 @contextlib.contextmanager

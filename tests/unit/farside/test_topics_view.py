@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
 from bus.codec import encode
 from bus.memory import MemoryBus, MemorySource
@@ -208,6 +209,22 @@ def test_an_incident_of_long_ago_is_explained_with_its_telemetry_and_its_suspici
     assert case.curve is not None
     assert case.suspicions
     assert "what speaks for it" in explained(view.story, composed.INCIDENT)
+
+
+def test_of_much_telemetry_what_lies_around_the_incident_is_read() -> None:
+    stage = Stage()
+    for second in range(0, 1000, 10):
+        stage.say(second, TELEMETRY, "n1", batch(second))
+        if second == 500:
+            stage.say(
+                second, INCIDENTS, "i-1", structs.replace(incident("i-1", 0), opened=T.plus(500))
+            )
+    view = TopicsView(stage.bus, stage.clock, About(), page_records_max=8)
+    view.begin_about("i-1")
+    assert view.story.snapshot().samples == 16
+    assert view.notes == [
+        "of 100 records of telemetry 8 were read, those around 2026-11-30T12:08:20Z"
+    ]
 
 
 def test_a_node_is_explained_by_its_own_telemetry_alone() -> None:
