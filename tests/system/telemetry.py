@@ -91,13 +91,16 @@ class Nodes:
     As an agent does, a node keeps what the bus doesn't take, and sends it first, in order.
     """
 
-    def __init__(self, bus: KafkaBus, names: Iterable[str], *, period_s: float = 1.0) -> None:
-        """Begin to talk; the bus is closed with the nodes."""
+    def __init__(
+        self, bus: KafkaBus, names: Iterable[str], *, period_s: float = 1.0, partition: int = 0
+    ) -> None:
+        """Begin to talk in the cell of this partition; the bus is closed with the nodes."""
         self._bus = bus
         self.said: list[Said] = []
         self._sink: Sink = bus.sink()
         self._clock = SystemClock()
         self._period_s = period_s
+        self._partition = partition
         self._talking = dict.fromkeys(names, 0)
         self._waiting: deque[SampleBatch | LogLine] = deque()
         self._lock = threading.Lock()
@@ -163,7 +166,7 @@ class Nodes:
         while self._waiting:
             message = self._waiting[0]
             try:
-                receipt = self._sink.send(TELEMETRY, message.node, message)
+                receipt = self._sink.send(TELEMETRY, message.node, message, self._partition)
             except Unavailable:
                 return
             self._waiting.popleft()
