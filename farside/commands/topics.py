@@ -1,18 +1,22 @@
 """`farside topics`: what the topics are beside what they should be, and to make what is missing."""
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
-from bus.kafka import Admin
-from bus.topics import TOPICS
+from bus.kafka import Admin, FoundTopic
 from farside.compose import Site
 from farside.options import bootstrap_option, config_option, json_option
-from farside.provisioning import Plan, Step, plan
+from farside.provisioning import Plan, Step, as_values, lines_of, plan
 from farside.roles import open_bus
 from farside.settings import read_settings, with_bootstrap
-from runtime.errors import NotPermitted, Unavailable
+from runtime.errors import FarsideError, Misconfigured, NotPermitted, Unavailable
+from runtime.wait import wait_until
+
+_SETTLES_S = 30.0
 
 
 @click.command("topics")
@@ -24,7 +28,7 @@ from runtime.errors import NotPermitted, Unavailable
     "--replicas",
     type=click.IntRange(1, 9),
     default=None,
-    help="Copies of new topics (default: 3, or as many as there are brokers).",
+    help="Copies of each topic (default: 3, or as many as there are brokers).",
 )
 def command(
     config: Path | None,
@@ -36,24 +40,58 @@ def command(
 ) -> int:
     """Show each topic, say what differs, and with --create make what is missing.
 
-    Exit code 0: all is as it should be. 1: something differs. 3: no broker answers.
+    Nothing is ever made smaller, made anew or deleted. Exit code 0: all is as it should be.
+    1: something differs. 3: no broker answers, or this user may not ask.
     """
     settings = with_bootstrap(read_settings(config), bootstrap)
-    bus = open_bus(Site(settings), "topics")
+    site = Site(settings)
+    bus = open_bus(site, "topics")
     try:
-        copies = replicas or min(3, bus.admin.brokers())
-        found = plan(bus.admin.find(), settings.bus.cells, copies, replicas or 0)
+        copies = _copies(bus.admin, replicas)
+
+        def look() -> Plan:
+            return plan(bus.admin.find(), settings.bus.cells, copies, copies)
+
+        found = look()
         if create and found.steps:
-            for step in found.steps:
-                _take(bus.admin, step, copies)
-                click.echo(f"{step.topic}: {_words(step)}", err=as_json)
-            found = plan(bus.admin.find(), settings.bus.cells, copies, replicas or 0)
-        _show(bus.admin, found, as_json=as_json)
+            refused = [*_made(bus.admin, found.steps, copies, tell_aside=as_json)]
+            found = _settled(look)
+            if found.steps and refused:
+                raise refused[0]
+        _show(bus.admin.find(), found, settings.bus.cells, as_json=as_json)
     except Unavailable as error:
         raise NotPermitted(str(error)) from None
     finally:
         bus.close()
     return 1 if found.differences else 0
+
+
+def _copies(admin: Admin, wanted: int | None) -> int:
+    brokers = admin.brokers()
+    if wanted and wanted > brokers:
+        there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+        raise Misconfigured(f"--replicas {wanted}: {there}, and each holds one copy at most")
+    return wanted or min(3, brokers)
+
+
+def _made(
+    admin: Admin, steps: list[Step], replicas: int, *, tell_aside: bool
+) -> Iterator[FarsideError]:
+    """Take the steps; give what was refused, which matters only if somebody else did not do it."""
+    for step in steps:
+        try:
+            _take(admin, step, replicas)
+        except FarsideError as error:
+            yield error
+        else:
+            click.echo(f"{step.topic}: {_words(step)}", err=tell_aside)
+
+
+def _settled(look: Callable[[], Plan]) -> Plan:
+    """Return what is so once it is told everywhere, and new partitions have leaders."""
+    with contextlib.suppress(Unavailable):
+        wait_until(lambda: look().settled, _SETTLES_S, every_s=0.25)
+    return look()
 
 
 def _take(admin: Admin, step: Step, replicas: int) -> None:
@@ -73,23 +111,11 @@ def _words(step: Step) -> str:
     return f"now {', '.join([*did, *(f'{key}={value}' for key, value in step.config.items())])}"
 
 
-def _show(admin: Admin, found: Plan, *, as_json: bool) -> None:
-    there = admin.find()
+def _show(
+    there: dict[str, FoundTopic], found: Plan, cells: dict[str, int], *, as_json: bool
+) -> None:
     if as_json:
-        told = {
-            "topics": [one._asdict() for one in there.values() if one.name in TOPICS],
-            "differences": [one._asdict() for one in found.differences],
-        }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(as_values(there, found, cells)))
         return
-    width = max(len(name) for name in TOPICS)
-    for topic in TOPICS.values():
-        one = there.get(topic.name)
-        kept = f"kept {topic.retention_h} h" if topic.retention_h else "compacted"
-        shape = f"partitions {one.partitions}, copies {one.replicas}, {kept}" if one else "missing"
-        click.echo(f"{topic.name:<{width}}  {shape}")
-    for difference in found.differences:
-        remedy = " (--create mends it)" if difference.mends else ""
-        click.echo(f"{difference.topic}: {difference.what}{remedy}")
-    if not found.differences:
-        click.echo("all topics are as they should be")
+    for line in lines_of(there, found, cells):
+        click.echo(line)
