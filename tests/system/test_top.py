@@ -11,7 +11,10 @@ import pytest
 from bus.messages import Incident, Message, NodeHealth, SampleBatch, Scope, Source, Watermark
 from bus.samples import Samples
 from bus.topics import HEALTH, INCIDENTS, SUSPICIONS, TELEMETRY
+from bus.transport import Sink
 from deploy.kafka.cluster import Cluster
+from farside.topics_view import TopicsView
+from farside.view.snapshot import About
 from runtime.clock import SystemClock
 from runtime.errors import Unavailable
 from runtime.process import run
@@ -45,23 +48,24 @@ def fleet(fresh_topics: Cluster, tmp_path: Path) -> Iterator[Fleet]:
         bus = found.bus()
         sink = bus.sink()
 
-        def taken(topic: str, key: str, message: Message) -> bool:
-            try:
-                sink.send(topic, key, message)
-            except Unavailable:
-                return False
-            return True
-
         for topic, key, message in (
             (TELEMETRY, "n1", batch), (SUSPICIONS, "a", mark), (INCIDENTS, "i-leak", leak),
             (INCIDENTS, "i-blind", blind), (HEALTH, "n1", health),
         ):  # fmt: skip
-            send = partial(taken, topic, key, message)
+            send = partial(_taken, sink, topic, key, message)
             wait_until(send, 30.0, what=f"{topic} takes it")
         sink.flush(30.0)
         sink.close(5.0)
         bus.close()
         yield found
+
+
+def _taken(sink: Sink, topic: str, key: str, message: Message) -> bool:
+    try:
+        sink.send(topic, key, message)
+    except Unavailable:
+        return False
+    return True
 
 
 def asked(fleet: Fleet, *arguments: str) -> str:
@@ -80,6 +84,30 @@ def test_top_shows_nodes_incidents_lag_and_what_is_blind(fleet: Fleet) -> None:
         ("a", "cell a is judged 90 s behind its log")
     ]
     assert "blind" in asked(fleet, "top", "--once")
+
+
+def test_what_is_said_later_is_seen_at_a_later_look(fleet: Fleet) -> None:
+    bus, clock = fleet.bus("top"), SystemClock()
+    view = TopicsView(bus, clock, About())
+    view.begin()
+    assert {one.id for one in view.snapshot().incidents} == {"i-leak", "i-blind"}
+    sink = bus.sink()
+    now = clock.now()
+    closed = Incident(
+        id="i-blind", scope=Scope("cell", "a"), state="closed", severity="warning", opened=now,
+        updated=now, sentence="cell a has caught up", fault="telemetry",
+    )  # fmt: skip
+    wait_until(partial(_taken, sink, INCIDENTS, "i-blind", closed), 30.0, what="it is taken")
+
+    def seen() -> bool:
+        view.look()
+        return [one.blind for one in view.snapshot().cells] == [""]
+
+    wait_until(seen, 30.0, what="the cell is blind no more")
+    assert view.snapshot().samples == 1  # nothing was read twice
+    sink.close(5.0)
+    view.close()
+    bus.close()
 
 
 def test_explain_tells_of_an_incident_and_of_a_node(fleet: Fleet, tmp_path: Path) -> None:
