@@ -14,7 +14,7 @@ from typing import get_args
 
 from bus.messages import EXECUTORS_OF, Fault
 from farside.local import NAME as SOCKET
-from farside.settings import EXECUTORS, Settings, chosen
+from farside.settings import EXECUTORS, Identity, Settings, chosen
 from runtime.errors import Misconfigured
 
 NAME_CHARACTERS_MAX = 100  # names stand in file names, topics' keys and sentences
@@ -57,7 +57,10 @@ def mistakes(settings: Settings) -> Iterator[str]:
 
 
 def limits(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each rule to act that comes to less than it seems to say."""
+    """Yield a sentence for each thing that comes to less than it seems to say."""
+    cells, cell = settings.bus.cells, settings.farside.cell
+    if cells and cell not in cells and cell == Identity().cell:
+        yield f"an agent needs farside.cell, one of bus.cells ({', '.join(cells)}): it is not set"
     enabled = chosen(settings.execute, EXECUTORS)
     for fault, pools in settings.act.items():
         for pool, rule in pools.items():
@@ -111,11 +114,12 @@ def _faults(settings: Settings) -> Iterator[str]:
 def _cells(settings: Settings) -> Iterator[str]:
     for cell in settings.bus.cells:
         yield from _no_name(f"bus.cells.{cell[:60]}", cell, NAME_CHARACTERS_MAX)
-    if settings.bus.cells and settings.farside.cell not in settings.bus.cells:
+    cell = settings.farside.cell
+    if settings.bus.cells and cell not in {*settings.bus.cells, Identity().cell}:
         known = ", ".join(settings.bus.cells)
         yield (
-            f"bus.cells names no cell {settings.farside.cell!r}, which farside.cell is (known: "
-            f"{known}): add it there, or set farside.cell"
+            f"bus.cells names no cell {cell!r}, which farside.cell is (known: {known}): add it "
+            "there, or set farside.cell"
         )
 
 

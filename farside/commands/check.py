@@ -107,7 +107,7 @@ def _identity(settings: Settings, config: Path | None) -> Iterator[Finding]:
     yield Finding("acting", "; ".join(rules) or "off everywhere")
     if not wrong:
         for sentence in judging.limits(settings):
-            yield Finding("acting", sentence, limits=True)
+            yield Finding("configuration", sentence, limits=True)
 
 
 def _roles(settings: Settings, used: dict[str, msgspec.Struct]) -> Iterator[Finding]:

@@ -75,6 +75,10 @@ def test_a_path_that_no_folder_can_have_is_exit_3(
             "release in [act.memory_leak.batch] does nothing: it is for people to ask for",
         ),
         (
+            "[bus.cells]\na = 0\nb = 1",
+            "an agent needs farside.cell, one of bus.cells (a, b): it is not set",
+        ),
+        (
             "[execute.process]",
             "nothing is declared as farside's own: set own_cgroups or own_descendants_of",
         ),
@@ -103,7 +107,7 @@ def test_a_rule_whose_executor_is_here_needs_no_word(
         own_descendants_of = ["self"]
         """
     assert run(["check", "--config", written(tmp_path, text)]) == 0
-    assert "note  acting" not in capsys.readouterr().out
+    assert "note  configuration" not in capsys.readouterr().out
 
 
 def test_print_shows_what_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ WRONG: list[tuple[str, str]] = [
     ("[bus.cells]\n'' = 0", 'bus.cells."" is no name'),
     ("[bus.cells]\n'default' = 0\n'a b' = 1", "bus.cells.a b is no name"),
     ("[bus.cells]\na = 0\nb = 0", "a and b both name partition 0: give each cell one of its own"),
-    ("[bus.cells]\na = 0", "bus.cells names no cell 'default', which farside.cell is (known: a)"),
+    ("[farside]\ncell = 'b'\n[bus.cells]\na = 0", "bus.cells names no cell 'b', which farside"),
     ("[bus.cells]\ndefault = -1", "bus.cells.default must be a whole number from 0 to 10000"),
     # --- folders
     ("[farside]\nstate_dir = 'state'", "farside.state_dir must be an absolute path, not 'state'"),
