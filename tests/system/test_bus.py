@@ -314,6 +314,25 @@ def test_a_range_is_read_again_and_reading_goes_on_behind_it(desk: Desk) -> None
     assert numbers(read(source, 2)) == [4, 5]
 
 
+def test_ranges_of_several_topics_are_read_again_in_turn_and_all_go_on(desk: Desk) -> None:
+    notices = [
+        Delivery(incident=f"{number}", notifier="n", outcome="done", time=NOW)
+        for number in range(6)
+    ]
+    for one in notices:
+        desk.send(one, DELIVERIES)
+    desk.batches(range(6))
+    source = desk.source(PLACE, DELIVERIES)
+    assert len(read(source, 12)) == 12
+    for _ in range(3):  # as a decider that crashes again and again
+        source.seek({PLACE: 0, (DELIVERIES, 0): 0})
+        for first in (0, 2):
+            assert numbers(source.reread(PLACE, first, first + 2)) == [first, first + 1]
+            found = source.reread((DELIVERIES, 0), first, first + 2)
+            assert [one.message for one in found] == notices[first : first + 2]
+        assert len(read(source, 4)) == 4
+
+
 def test_what_waits_to_be_read_is_counted(desk: Desk) -> None:
     desk.batches(range(6))
     source = desk.source()
