@@ -294,8 +294,8 @@ def run(site: Site, config: Path | None, make: Callable[[Site], Role]) -> int:
         site.clock,
         site.metrics,
         on_reload=reloader(config, settings, role.judge),
+        on_ready=systemd.ready,
         on_stopping=systemd.stopping,
     )
-    systemd.ready()
     service.run(beat=lambda: site.health.alive().ok and systemd.watchdog())
     return 0

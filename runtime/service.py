@@ -45,7 +45,8 @@ class Service:
     All of them share one deadline for stopping. A crash is counted, logged in one line and
     followed by a new start after a pause; `Misconfigured` and `NotPermitted` are no crash but a
     failure: repeating can't help, so that worker stays down and `run` raises the error.
-    SIGHUP calls `on_reload`. `on_stopping` is called once, when `run` begins to stop the workers.
+    SIGHUP calls `on_reload`. `run` calls `on_ready` when the workers are started and signals are
+    heard, `on_stopping` when it begins to stop them.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Service:
         metrics: Metrics | None = None,
         *,
         on_reload: Callable[[], None] | None = None,
+        on_ready: Callable[[], object] = lambda: None,
         on_stopping: Callable[[], object] = lambda: None,
     ) -> None:
         self._clock = clock
         self._on_reload = on_reload
+        self._on_ready = on_ready
         self._on_stopping = on_stopping
         self._crashes = (metrics or Metrics()).counter(
             "farside_worker_crashes_total", "Workers that ended by an error", ["worker"]
@@ -113,6 +116,7 @@ class Service:
         with self._signals():
             try:
                 self.start()
+                self._on_ready()
                 self._attend(beat)
             finally:
                 self._on_stopping()

@@ -41,9 +41,9 @@ def command(config: Path | None, record: Path | None) -> int:
         site.clock,
         site.metrics,
         on_reload=on_reload,
+        on_ready=systemd.ready,
         on_stopping=systemd.stopping,
     )
-    systemd.ready()
     service.run(beat=lambda: site.health.alive().ok and systemd.watchdog())
     return 0
 

@@ -56,11 +56,24 @@ def test_who_wants_to_know_is_told_that_it_stops_before_any_worker_stops() -> No
     service = Service(
         [idle(last=lambda: told.append("a worker stopped"))],
         SystemClock(),
+        on_ready=lambda: told.append("ready"),
         on_stopping=lambda: told.append("stopping"),
     )
     service.ask_to_end()
     service.run()
-    assert told == ["stopping", "a worker stopped"]
+    assert told == ["ready", "stopping", "a worker stopped"]
+
+
+def test_a_signal_that_comes_as_soon_as_it_is_ready_ends_it_in_order() -> None:
+    """A service manager may stop what it started at the very moment at which that is ready."""
+    told: list[str] = []
+    service = Service(
+        [idle(last=lambda: told.append("a worker stopped"))],
+        SystemClock(),
+        on_ready=lambda: signal.raise_signal(signal.SIGTERM),
+    )
+    service.run()
+    assert told == ["a worker stopped"]
 
 
 def test_workers_stop_in_the_reverse_order_of_their_start() -> None:
