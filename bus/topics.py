@@ -67,7 +67,7 @@ TOPICS: dict[str, Topic] = {
         Topic(SUSPICIONS, ("Suspicion", "Watermark"), "cell", 1, 168, "scorers", ("decider",)),
         Topic(INCIDENTS, ("Incident",), "incident", 1, 2160, "decider", ("notifiers", "people")),
         Topic(COMMANDS, ("IsolationCommand", "Proposal", "Refusal"), "incident", 1, 2160,
-              "decider", ("executors", "people")),
+              "decider", ("executors", "notifiers", "people")),
         Topic(HEALTH, ("NodeHealth",), "node", 1, 0, "decider", ("people",)),
         Topic(AUDIT, ("Directive", "IsolationCommand", "Refusal", "ExecutionReport"), "incident",
               1, 8760, "decider", ("people",)),
@@ -76,7 +76,7 @@ TOPICS: dict[str, Topic] = {
         Topic(INVENTORY, ("NodeFacts", "JobFacts"), "node or job", 1, 0,
               "one reader per scheduler", ("decider", "scorer")),
         Topic(DIRECTIVES, ("Directive",), "scope", 1, 8760, "people's tools", ("decider",)),
-        Topic(DELIVERIES, ("Delivery",), "incident", 1, 720, "notifiers", ("people",)),
+        Topic(DELIVERIES, ("Delivery",), "incident", 1, 720, "notifiers", ("notifiers", "people")),
         Topic(REJECTS, ("Reject",), "topic", 1, 168, "any reader", ("people",)),
     )
 }  # fmt: skip
