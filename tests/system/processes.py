@@ -113,10 +113,14 @@ class Fleet:
         times: int = 1,
         node: str = "n1",
         toml: str = "",
+        armed: Path | None = None,
     ) -> Process:
-        """Start a role that kills itself (SIGKILL) when `worker` is at `point` the n-th time."""
+        """Start a role that kills itself (SIGKILL) when `worker` is at `point` the n-th time.
+
+        armed: it counts from when this file is there.
+        """
         config = self.configure(role, node=node, toml=toml)
-        wish = [role, str(config), worker, point, str(times)]
+        wish = [role, str(config), worker, point, str(times), *([str(armed)] if armed else [])]
         return self.run([sys.executable, str(CRASHING), *wish])
 
     def run(self, argv: list[str], env: Mapping[str, str] | None = None) -> Process:
