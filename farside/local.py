@@ -104,7 +104,8 @@ def ask(folder: Path, question: Ask, timeout_s: float = 5.0) -> str:
             line = _line(connection, ANSWER_BYTES_MAX)
             answer = msgspec.json.decode(line, type=Answer)
         except (OSError, msgspec.DecodeError):
-            msg = f"no farside answers at {path}: start one with farside up, or name its --config"
+            msg = f"no farside answers at {path}: start one with farside up, or name its --config "
+            msg += "(over Kafka: --config FILE or --bootstrap HOST:PORT)"
             raise Unavailable(msg) from None
     if answer.problem:
         raise Rejected(answer.problem)

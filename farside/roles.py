@@ -76,6 +76,7 @@ def open_bus(site: Site, role: str, writes: Iterable[str] = ()) -> KafkaBus:
     if bus.kind != "kafka":
         raise Misconfigured(
             f'farside {role} works over Kafka: set [bus] kind = "kafka" and [bus.kafka] bootstrap '
+            "in the file that --config or FARSIDE_CONFIG names "
             "(farside up runs everything in one process, without Kafka)"
         )
     return KafkaBus(

@@ -139,7 +139,8 @@ class HttpServer:
             reason = (error.strerror or "it can't be used").lower()
             raise Misconfigured(
                 f"port {port} on {address} can't be taken ({reason}): "
-                "end what holds it, or set another [http] port (0 takes a free one)"
+                "end what holds it, or set another [http] port (0 takes a free one; "
+                "roles of farside on one machine need a port each)"
             ) from None
         self.port: int = self._server.server_address[1]
 

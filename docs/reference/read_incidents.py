@@ -5,7 +5,7 @@ from kafka import KafkaConsumer
 
 consumer = KafkaConsumer(
     "farside.incidents",
-    bootstrap_servers="127.0.0.1:9092",
+    bootstrap_servers="127.0.0.1:9092",  # what make kafka prints
     auto_offset_reset="earliest",
 )
 for record in consumer:
