@@ -1,5 +1,6 @@
 """`farside consume TOPIC…`: read topics, for people and as records for `replay`."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -56,6 +57,8 @@ def command(  # click gives each option
     site = Site(with_bootstrap(read_settings(config), bootstrap))
     bus = open_bus(site, "consume")
     source = bus.source(names, start)
+    # SIGTERM ends it as Ctrl-C does: well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     show = Show(sys.stdout.buffer, filters, limit, as_json=as_json)
     try:
         read(source, show, site.clock, follow=follow, tell=lambda why: click.echo(why, err=True))
