@@ -21,17 +21,22 @@ test:
 # those that take minutes or need the machine for themselves
 test-long:
 	$(SETUP) dev
-	@$(BIN)/python -m pytest -q -m long --timeout 900 $(ARGS) || [ $$? -eq 5 ]  # 5: there are none
+	@$(BIN)/python -m pytest -q -m "long and not system" --timeout 900 $(ARGS) || [ $$? -eq 5 ]  # 5: there are none
 
 # over a real Kafka, which is fetched once
 system:
 	$(SETUP) dev
-	@$(BIN)/python -m pytest -q -n 0 -m system --timeout 300 $(ARGS)
+	@$(BIN)/python -m pytest -q -n 0 -m "system and not long" --timeout 300 $(ARGS)
 
 # a Kafka on loopback until Ctrl-C: make kafka ARGS="--dir ~/kafka --port 9092"
 kafka:
 	$(SETUP) dev
 	@$(BIN)/python -m deploy.kafka.cluster $(ARGS)
+
+# those of the system tests that take ten minutes each
+nightly:
+	$(SETUP) dev
+	@$(BIN)/python -m pytest -q -n 0 -m "system and long" --timeout 3600 $(ARGS)
 
 check:
 	$(SETUP) dev
@@ -70,4 +75,4 @@ clean:
 	rm -rf $(VENV) build dist out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: demo test test-long system kafka check bench demo-seeds docs lock clean
+.PHONY: demo test test-long system nightly kafka check bench demo-seeds docs lock clean
