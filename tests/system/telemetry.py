@@ -189,6 +189,19 @@ def plain(bootstrap: list[str], topic: str, partition: int = 0) -> Iterator[Any]
         consumer.close()
 
 
+def newest(bootstrap: list[str]) -> Instant:
+    """Return when the log took the newest record of telemetry."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    try:
+        place = TopicPartition(TELEMETRY, 0)
+        consumer.assign([place])
+        consumer.seek(place, consumer.end_offsets([place])[place] - 1)
+        found = wait_until(lambda: consumer.poll(timeout_ms=500).get(place), WAIT_S)
+        return Instant(found[-1].timestamp * 1_000_000)
+    finally:
+        consumer.close()
+
+
 def told(bootstrap: list[str]) -> list[tuple[str, str, int]]:
     """Return (node, start, sequence) of every record of nodes, in the order of the log."""
     messages = (decode(record.value) for record in plain(bootstrap, TELEMETRY))
