@@ -2,10 +2,10 @@
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from bus.topics import TOPICS
-from bus.transport import Bus, Envelope, Place, Source, Start
+from bus.transport import Envelope, Place, Source
 from runtime.clock import Clock
 from runtime.errors import Unavailable
 
@@ -17,29 +17,11 @@ HELD_MAX = 20_000
 _RANK = {name: rank for rank, name in enumerate(TOPICS)}
 
 
-def begins(bus: Bus, topics: Iterable[str], start: Start) -> dict[Place, int]:
-    """Return where a reader of these topics that starts there begins; errors: `Unavailable`."""
-    source = bus.source(list(topics), start)
-    try:
-        source.log()  # connects
-        return source.positions()
-    finally:
-        source.close()
-
-
 def ends_of(source: Source) -> dict[Place, int]:
     """Return the offsets at which the topics of a reader end now; errors: `Unavailable`."""
     source.log()  # connects
     waiting = source.lag()
     return {place: at + waiting[place] for place, at in source.positions().items()}
-
-
-def no_earlier_than(
-    positions: Mapping[Place, int], ends: Mapping[Place, int], records_max: int
-) -> dict[Place, int]:
-    """Return positions of which none is more than `records_max` records before its end."""
-    known = {place: at for place, at in positions.items() if place in ends}
-    return {place: max(at, ends[place] - records_max) for place, at in known.items()}
 
 
 def up_to(source: Source, ends: Mapping[Place, int], clock: Clock) -> Iterator[list[Envelope]]:

@@ -7,7 +7,7 @@ import pytest
 from bus.messages import Tick
 from bus.topics import INCIDENTS, SUSPICIONS, TELEMETRY
 from bus.transport import Envelope
-from farside.backlog import begins, ends_of, in_order, no_earlier_than, up_to
+from farside.backlog import ends_of, in_order, up_to
 from runtime.clock import Instant
 from runtime.errors import Unavailable
 from tests.unit.farside.fleet import START, Log
@@ -56,21 +56,6 @@ def test_topics_that_hold_nothing_end_at_once() -> None:
     log = Log()
     source = log.source([TELEMETRY, INCIDENTS])
     assert list(up_to(source, ends_of(source), log.clock)) == []
-
-
-def test_a_reader_that_starts_at_a_moment_is_told_where_that_is() -> None:
-    log = Log()
-    ticks(log, (1, TELEMETRY, 0), (2, TELEMETRY, 0), (3, TELEMETRY, 0))
-    assert begins(log, [TELEMETRY], START.plus(2)) == {(TELEMETRY, 0): 1}
-    assert begins(log, [TELEMETRY], "latest") == {(TELEMETRY, 0): 3}
-
-
-def test_what_is_read_is_bounded_by_its_distance_from_the_end() -> None:
-    place, other = (TELEMETRY, 0), (TELEMETRY, 1)
-    assert no_earlier_than({place: 5, other: 95}, {place: 100, other: 100}, 10) == {
-        place: 90,
-        other: 95,
-    }
 
 
 def test_a_bus_that_gives_nothing_though_something_waits_is_given_up() -> None:
