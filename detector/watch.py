@@ -179,7 +179,11 @@ class Watch:
                 nats=nats,
                 contributions=(
                     Contribution(
-                        signal=FAMILY, value=silent, reference=nodes, nats=nats, text=text
+                        signal=FAMILY,
+                        value=float(silent),
+                        reference=float(nodes),
+                        nats=nats,
+                        text=text,
                     ),
                 ),
                 since_ns=known.since_ns if known else now_ns,

@@ -24,6 +24,7 @@ from bus.messages import (
     Refusal,
     SampleBatch,
     Scope,
+    Tick,
 )
 from bus.topics import COMMANDS, INCIDENTS, REPORTS, SUSPICIONS, TELEMETRY
 from collectors.spool import Spool
@@ -156,6 +157,28 @@ def test_a_detector_killed_at_a_named_point_says_what_an_undisturbed_replay_says
             assert told(decided, *kinds) == published(reading, *kinds)
         suspected = published(reading, "Suspicion")
         assert suspected == told(replayed(*configured), "Suspicion")[: len(suspected)]
+
+
+def test_behind_what_a_restart_repeats_every_topic_is_read_on(
+    fresh_topics: Cluster, tmp_path: Path
+) -> None:
+    with Fleet(tmp_path, fresh_topics.bootstrap) as fleet:
+        bus = fleet.bus()
+        sink, source = bus.sink(), bus.source([SUSPICIONS, REPORTS])
+        for topic in [*[SUSPICIONS] * 9, REPORTS]:
+            insist(partial(sink.send, topic, "", Tick(cell="a", time=CLOCK.now())))
+        insist(partial(sink.flush, 5.0))
+        for place, first, end in (
+            ((SUSPICIONS, 0), 0, 7),
+            ((SUSPICIONS, 0), 7, 8),
+            ((REPORTS, 0), 0, 1),
+        ):
+            assert len(insist(partial(source.reread, place, first, end))) == end - first
+        rest = wait_until(lambda: source.poll(9, 0.5), 30.0, what="the last suspicion")
+        assert [(one.topic, one.offset) for one in rest] == [(SUSPICIONS, 8)]
+        source.close()
+        sink.close(1.0)
+        bus.close()
 
 
 # --- the executor --------------------------------------------------------------------------------
