@@ -9,7 +9,7 @@ Written "alone" is what an agent does: one record, then its acknowledgement, the
 "together" is a backlog. Read "alone" is what a scorer meets, a log whose batches hold one record
 each; "together" is a log whose writer could gather them. Both clients are set up alike: idempotent,
 acknowledged by all, no waiting for company. Both readers look at key, value, time and place of each
-record, as the product's reader does.
+record, as the product's reader does, and kafka-python unpacks zstd as the product has it do.
 """
 
 import argparse
