@@ -150,7 +150,6 @@ class Decider:
         self._count("suspicions")
         if not state.marked:
             state.now = suspicion.time
-        suspicion = state.aged(suspicion)
         self._node(scope.node, scope.cell)
         if not state.keep(suspicion, settings.suspicions_max):
             self._count("over the limit: suspicions")
@@ -204,8 +203,6 @@ class Decider:
         state.ledger.forget(state.now, settings)
         for suspicion in state.every_suspicion():
             age_s = state.now.since(suspicion.time)
-            if age_s > settings.age_limit_s and state.covered(suspicion):
-                state.grow_stale(suspicion, settings.suspicions_max)
             if age_s > settings.forget_s and not sight.is_late(state, suspicion.scope.cell):
                 state.lose(suspicion.scope)
                 self._nodes[suspicion.scope.node] = None

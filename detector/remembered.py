@@ -79,20 +79,13 @@ class Sight(msgspec.Struct, kw_only=True):
     blind: bool = False
 
 
-class Stale(msgspec.Struct, frozen=True):
-    """What was too old for an act: when it was said, and the digest of its evidence."""
-
-    time: Instant
-    evidence: str
-
-
 class State(msgspec.Struct, kw_only=True):
     """Everything. Suspicions and cases lie under their node ("" for what is larger).
 
     now: the newest head of the log that a watermark told; before the first one (not marked), the
     time of the last suspicion. handled: reports and directives that were taken already, the oldest
     first. log_time: when the newest record that was read was appended; log_s: how long this log
-    went on, gaps cut short. stale: by scope, what was too old when it was judged.
+    went on, gaps cut short.
     """
 
     format: int = FORMAT
@@ -103,7 +96,6 @@ class State(msgspec.Struct, kw_only=True):
     sights: dict[str, Sight] = {}
     places: dict[str, dict[int, Place]] = {}
     suspicions: dict[str, dict[str, Suspicion]] = {}
-    stale: dict[str, Stale] = {}
     cases: dict[str, dict[str, Case]] = {}
     nodes: dict[str, NodeRecord] = {}
     ledger: Ledger = msgspec.field(default_factory=Ledger)
@@ -139,35 +131,11 @@ class State(msgspec.Struct, kw_only=True):
         here = self.suspicions.get(scope.node, {})
         if suspicion.state == "healthy":
             self.lose(scope)
-            self.stale.pop(scope.key, None)
             return True
         if scope.key not in here and sum(map(len, self.suspicions.values())) >= suspicions_max:
             return False
         self.suspicions.setdefault(scope.node, here)[scope.key] = suspicion
         return True
-
-    def grow_stale(self, suspicion: Suspicion, stale_max: int) -> None:
-        """Note that a suspicion was too old for an act when it was judged."""
-        known = self.stale.get(suspicion.scope.key)
-        if known is None or known.time != suspicion.time:
-            self.stale.pop(suspicion.scope.key, None)
-            self.stale[suspicion.scope.key] = Stale(suspicion.time, _evidence(suspicion))
-        while len(self.stale) > stale_max:
-            del self.stale[next(iter(self.stale))]
-
-    def aged(self, suspicion: Suspicion) -> Suspicion:
-        """Return a suspicion with the time of its evidence.
-
-        A scorer says again what lasts, with the time of that moment. Where the same evidence was
-        too old for an act already, saying it again does not make it fresh; any other evidence does.
-        """
-        stale = self.stale.get(suspicion.scope.key)
-        if stale is None:
-            return suspicion
-        if stale.evidence == _evidence(suspicion):
-            return msgspec.structs.replace(suspicion, time=min(stale.time, suspicion.time))
-        del self.stale[suspicion.scope.key]
-        return suspicion
 
     def lose(self, scope: Scope) -> None:
         """Drop what is suspected of a scope."""
@@ -210,12 +178,6 @@ class State(msgspec.Struct, kw_only=True):
     def saved(self) -> bytes:
         """Return everything as bytes."""
         return msgspec.msgpack.encode(self, enc_hook=_plain)
-
-
-def _evidence(suspicion: Suspicion) -> str:
-    """Return a digest of what was seen: what is still measured never looks quite the same twice."""
-    seen = (suspicion.contributions, suspicion.exhaustion)
-    return short_id(msgspec.json.encode(seen, enc_hook=int))
 
 
 def _plain(value: object) -> int:
