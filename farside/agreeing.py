@@ -7,13 +7,6 @@ import numpy as np
 from collectors.agent import Settings as AgentSettings
 from farside.parts import Parts
 from models import silence
-from runtime.errors import Misconfigured
-
-
-def agree(parts: Parts, agent: AgentSettings) -> None:
-    """Judge sections beside each other; `Misconfigured` with the first sentence."""
-    for sentence in contradictions(parts, agent):
-        raise Misconfigured(f"configuration: {sentence}")
 
 
 def contradictions(parts: Parts, agent: AgentSettings) -> Iterator[str]:

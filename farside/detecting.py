@@ -25,25 +25,21 @@ _RELEASE_S = 10.0
 _CLOSE_S = 1.0
 
 
-def build_scorers(
+def build_scorer(
     site: Site,
     bus: Bus,
     parts: Parts,
-    cells: Iterable[str],
+    cell: str,
     crash: Callable[[str], None] = unharmed,
-) -> list[Worker]:
-    """Return a scorer's worker for each of these cells."""
-    workers: list[Worker] = []
-    for cell in cells:
-        partition = site.settings.bus.partition_of(cell)
-        sink = bus.sink()
-        place = (TELEMETRY, partition)
-        edges = _edges(site, f"scorer-{cell}", bus.source([place]), sink, parts.fingerprint())
-        name = "scorer" if len(site.settings.bus.cells) < 2 else f"scorer-{cell}"
-        scorer = parts.scorer(partition)
-        ticker = Ticker(cell, partition, sink, site.clock)
-        workers.append(CoreWorker(name, scorer, edges, WorkerSettings(), ticker, crash))
-    return workers
+) -> Worker:
+    """Return the worker of a cell's scorer."""
+    partition = site.settings.bus.partition_of(cell)
+    sink = bus.sink()
+    source = bus.source([(TELEMETRY, partition)])
+    edges = _edges(site, f"scorer-{cell}", source, sink, parts.fingerprint())
+    name = "scorer" if len(site.settings.bus.cells) < 2 else f"scorer-{cell}"
+    ticker = Ticker(cell, partition, sink, site.clock)
+    return CoreWorker(name, parts.scorer(partition), edges, WorkerSettings(), ticker, crash)
 
 
 def build_decider(

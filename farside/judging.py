@@ -15,7 +15,6 @@ from typing import get_args
 from bus.messages import EXECUTORS_OF, Fault
 from farside.local import NAME as SOCKET
 from farside.settings import EXECUTORS, Identity, Settings, chosen
-from runtime.errors import Misconfigured
 
 NAME_CHARACTERS_MAX = 100  # names stand in file names, topics' keys and sentences
 NODE_CHARACTERS_MAX = 253  # as long as a host's name in full
@@ -23,15 +22,6 @@ SOCKET_BYTES_MAX = 107  # the kernel's bound for the path of a Unix socket
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
-
-
-def judge(settings: Settings, source: Path | str | None = None) -> None:
-    """Judge names, folders and addresses; `Misconfigured` with the first sentence.
-
-    `source` is the file that is named in the sentence.
-    """
-    for sentence in mistakes(settings):
-        raise Misconfigured(f"{source or 'configuration'}: {sentence}")
 
 
 def mistakes(settings: Settings) -> Iterator[str]:

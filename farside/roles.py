@@ -36,15 +36,15 @@ from farside.compose import (
     build_notify,
     make_folder,
 )
-from farside.reloading import reloader
+from farside.serving import serve
 from farside.settings import EXECUTORS, NOTIFIERS, Settings, chosen
 from runtime import logs
 from runtime.clock import Clock
 from runtime.errors import Misconfigured, Unavailable
 from runtime.files import take_lock
-from runtime.health import Condition, HttpServer, Systemd
+from runtime.health import Condition, HttpServer
 from runtime.retries import lot
-from runtime.service import Service, Worker
+from runtime.service import Worker
 from runtime.settings import plugin_settings
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def detect(
     points of `CoreWorker`, for tests that kill there.
     """
     # numpy comes with these: a node that only collects does without.
-    from farside.detecting import build_decider, build_scorers
+    from farside.detecting import build_decider, build_scorer
     from farside.parts import Parts
 
     parts = Parts(site.settings)
@@ -217,7 +217,7 @@ def detect(
         workers += awaiting(site, bus, {"cells": waits}, writes)
     for cell in () if group else own:
         take_lock(site.state_dir / f"scorer-{cell}")
-        (scorer,) = build_scorers(site, bus, parts, [cell], partial(crash, "scorer"))
+        scorer = build_scorer(site, bus, parts, cell, partial(crash, "scorer"))
         workers += awaiting(site, bus, {f"scorer-{cell}": scorer}, writes)
     cells_of = f"cells of group {group}" if group else f"cells {', '.join(own)}"
     what = f"{cells_of}{' and the decider' if decides else ''}"
@@ -226,14 +226,14 @@ def detect(
 
 
 def _shared(site: Site, bus: KafkaBus, parts: "Parts", group: str) -> Worker:
-    from farside.detecting import Lease, SharedCells, build_scorers
+    from farside.detecting import Lease, SharedCells, build_scorer
 
     def cell_of(partition: int) -> str:
         return site.settings.bus.cell_of(partition, site.settings.farside.cell)
 
     def build(partition: int) -> Worker:
         cell = cell_of(partition)
-        return Lease(bus, lambda leased: build_scorers(site, leased, parts, [cell])[0])
+        return Lease(bus, lambda leased: build_scorer(site, leased, parts, cell))
 
     return SharedCells(
         partial(bus.membership, TELEMETRY, group),
@@ -289,14 +289,5 @@ def run(site: Site, config: Path | None, make: Callable[[Site], Role]) -> int:
         click.echo(f"metrics and health on http://{http.address}:{port}/metrics")
     for note in role.notes:
         click.echo(f"  {note}")
-    systemd = Systemd(site.environ)
-    service = Service(
-        [*servers, *role.workers],
-        site.clock,
-        site.metrics,
-        on_reload=reloader(config, settings, role.judge),
-        on_ready=systemd.ready,
-        on_stopping=systemd.stopping,
-    )
-    service.run(beat=lambda: site.health.alive().ok and systemd.watchdog())
+    serve(site, config, [*servers, *role.workers], role.judge)
     return 0

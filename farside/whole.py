@@ -7,7 +7,7 @@ from typing import Protocol, TextIO
 from bus.memory import MemoryBus
 from bus.topics import TOPICS
 from farside.compose import Site, build_collect, build_execute, build_notify, make_folder
-from farside.detecting import build_decider, build_scorers
+from farside.detecting import build_decider, build_scorer
 from farside.explaining import explained, page_of
 from farside.local import Ask, LocalServer
 from farside.parts import Parts
@@ -52,8 +52,8 @@ def build_up(site: Site, stream: TextIO, record: Path | None = None) -> Assembly
         workers.append(Recorder(record, bus.source(list(TOPICS))))
     tellers, mute = build_notify(site, bus, stream)
     executor, cannot = build_execute(site, bus)
-    scorers = build_scorers(site, bus, parts, [settings.farside.cell])
-    workers += [*tellers, executor, *scorers, build_decider(site, bus, parts)]
+    scorer = build_scorer(site, bus, parts, settings.farside.cell)
+    workers += [*tellers, executor, scorer, build_decider(site, bus, parts)]
     agent, blind = build_collect(site, bus.sink())
     workers.append(agent)
     servers = _servers(site, story)

@@ -52,7 +52,8 @@ class KafkaReceipt:
 class KafkaSink:
     """One writer; threads may share it.
 
-    `pause` waits between two tries (jittered, so that a thousand writers don't come at once).
+    `jitter` draws a factor for each pause between two tries, so that a thousand writers don't come
+    at once.
     """
 
     def __init__(
@@ -84,11 +85,6 @@ class KafkaSink:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._connect, name="kafka-connect", daemon=True)
         self._thread.start()
-
-    @property
-    def unacknowledged_bytes(self) -> int:
-        """Return how much was sent and is not acknowledged yet."""
-        return self._bytes
 
     def send(self, topic: str, key: str, message: Message, partition: int = 0) -> KafkaReceipt:
         """Hand a message to the client, at once or not at all.

@@ -49,6 +49,8 @@ class KafkaSource:
         self._settings = settings
         self._logs = logs
         self._wanted = list(places)
+        names = (one if isinstance(one, str) else one[0] for one in self._wanted)
+        self._topics = tuple(dict.fromkeys(names))
         self._start = start
         self._config = settings.client(f"{reader}-reads")
         self._consumer: Any = None
@@ -64,7 +66,7 @@ class KafkaSource:
         """Return up to `limit` records; errors as of `bus.transport.Source`."""
         self._begin()
         self._end_rereading()
-        if self._logs.identity(self._topics()) != self._identity:
+        if self._logs.identity(self._topics) != self._identity:
             self._begin_anew()
         try:
             found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=limit)
@@ -148,11 +150,10 @@ class KafkaSource:
         """Connect, and find where to begin, once; `Unavailable` while that can't be."""
         if self._consumer is not None:
             return
-        topics = self._topics()
-        identity = self._logs.looked(topics)
+        identity = self._logs.looked(self._topics)
         consumer = self._made()
         try:
-            self._place(consumer, topics)
+            self._place(consumer)
         except KafkaError as error:
             consumer.close(autocommit=False, timeout_ms=0)
             raise self._away(error) from None
@@ -188,12 +189,8 @@ class KafkaSource:
             _, reader = self._again.popitem()
             reader.close(autocommit=False, timeout_ms=1000)
 
-    def _topics(self) -> tuple[str, ...]:
-        names = (one if isinstance(one, str) else one[0] for one in self._wanted)
-        return tuple(dict.fromkeys(names))
-
-    def _place(self, consumer: Any, topics: Iterable[str]) -> None:  # noqa: ANN401  # no types
-        counts = {topic: self._logs.partitions(topic) for topic in topics}
+    def _place(self, consumer: Any) -> None:  # noqa: ANN401  # the library has no types
+        counts = {topic: self._logs.partitions(topic) for topic in self._topics}
         places: list[Place] = []
         for one in self._wanted:
             if isinstance(one, tuple):
@@ -239,7 +236,7 @@ class KafkaSource:
 
     def _begin_anew(self) -> None:
         """A topic was deleted and made anew: its new log is read from its start."""
-        log.warning("a topic was made anew; reading at its start", topics=self._topics())
+        log.warning("a topic was made anew; reading at its start", topics=self._topics)
         self.close()
         self._positions = {}
         self._start = "earliest"
@@ -247,7 +244,7 @@ class KafkaSource:
 
     def _find_again(self) -> None:
         """The position lies outside the log: below its start, or beyond an end that moved back."""
-        if self._logs.looked(self._topics()) != self._identity:
+        if self._logs.looked(self._topics) != self._identity:
             self._begin_anew()
             return
         partitions = [TopicPartition(*place) for place in self._positions]
@@ -259,18 +256,15 @@ class KafkaSource:
         for place, position in list(self._positions.items()):
             partition = TopicPartition(*place)
             begin, end = begins[partition], ends[partition]
-            if position < begin:
-                self._skipped += begin - position
-                why = "records were gone before they were read"
-            elif position > end:
-                why = "the log was cut short (a leader was lost that others had not followed)"
-            else:
-                begin = position
-                why = ""
             at = min(max(position, begin), end)
+            # All of them: what the failed poll had fetched of the others was not handed on.
             self._consumer.seek(partition, at)
             self._positions[place] = at
-            if why:
+            self._skipped += max(begin - position, 0)
+            if at != position:
+                why = "records were gone before they were read"
+                if position > end:
+                    why = "the log was cut short (a leader was lost that others had not followed)"
                 log.warning(why, topic=place[0], partition=place[1], wanted=position, now=at)
 
     def _opened(self, found: Mapping[Any, list[Any]]) -> list[Envelope]:

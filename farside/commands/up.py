@@ -8,12 +8,10 @@ import click
 from farside.compose import Site
 from farside.options import config_option
 from farside.parts import Parts
-from farside.reloading import reloader
+from farside.serving import serve
 from farside.settings import read_settings
 from farside.whole import build_up
 from runtime import logs
-from runtime.health import Systemd
-from runtime.service import Service
 
 
 @click.command("up")
@@ -34,17 +32,7 @@ def command(config: Path | None, record: Path | None) -> int:
     site = Site(settings)
     assembly = build_up(site, sys.stdout, record)
     _greet(site, assembly.notes, assembly.port)
-    systemd = Systemd(site.environ)
-    on_reload = reloader(config, settings, Parts)
-    service = Service(
-        assembly.workers,
-        site.clock,
-        site.metrics,
-        on_reload=on_reload,
-        on_ready=systemd.ready,
-        on_stopping=systemd.stopping,
-    )
-    service.run(beat=lambda: site.health.alive().ok and systemd.watchdog())
+    serve(site, config, assembly.workers, Parts)
     return 0
 
 

@@ -6,14 +6,13 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
 from bus.kafka import KafkaBus
 from bus.kafka import Settings as KafkaSettings
 from bus.records import dump
-from bus.topics import COMMANDS
 from bus.transport import Envelope
 from runtime.clock import SystemClock
 from runtime.process import Running, start
@@ -201,13 +200,3 @@ class Reading:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def commands_in_order(reading: Reading) -> Iterator[str]:
-    """Give the ids of commands, each where it stands first: a crash may publish one again."""
-    seen: set[str] = set()
-    for one in reading.all():
-        identity = getattr(one.message, "id", "")
-        if one.topic == COMMANDS and identity and identity not in seen:
-            seen.add(identity)
-            yield identity
