@@ -197,7 +197,7 @@ def detect(
     points of `CoreWorker`, for tests that kill there.
     """
     # numpy comes with these: a node that only collects does without.
-    from farside.detecting import build_decider, build_scorer
+    from farside.detecting import Lease, build_decider
     from farside.parts import Parts
 
     parts = Parts(site.settings)
@@ -210,34 +210,39 @@ def detect(
     if decides:
         take_lock(site.state_dir / "decider")
         reads = [SUSPICIONS, REPORTS, INVENTORY, DIRECTIVES]
-        decider = build_decider(site, bus, parts, partial(crash, "decider"), durable=True)
+        hit = partial(crash, "decider")
+        decider = Lease(bus, lambda on: build_decider(site, on, parts, hit, durable=True))
         workers += awaiting(site, bus, {"decider": decider}, [*reads, *writes])
+    scorer_of = partial(_scorer, site, bus, parts, partial(crash, "scorer"))
     if group:
-        waits = _shared(site, bus, parts, group)
+        waits = _shared(site, bus, group, scorer_of)
         workers += awaiting(site, bus, {"cells": waits}, writes)
     for cell in () if group else own:
         take_lock(site.state_dir / f"scorer-{cell}")
-        scorer = build_scorer(site, bus, parts, cell, partial(crash, "scorer"))
-        workers += awaiting(site, bus, {f"scorer-{cell}": scorer}, writes)
+        workers += awaiting(site, bus, {f"scorer-{cell}": scorer_of(cell)}, writes)
     cells_of = f"cells of group {group}" if group else f"cells {', '.join(own)}"
     what = f"{cells_of}{' and the decider' if decides else ''}"
     says = f"{what} from Kafka at {bus.address}"
     return Role("detect", workers, says, _acting(site), Parts)
 
 
-def _shared(site: Site, bus: KafkaBus, parts: "Parts", group: str) -> Worker:
-    from farside.detecting import Lease, SharedCells, build_scorer
+def _scorer(
+    site: Site, bus: KafkaBus, parts: "Parts", crash: Callable[[str], None], cell: str
+) -> Worker:
+    from farside.detecting import Lease, build_scorer
+
+    return Lease(bus, lambda on: build_scorer(site, on, parts, cell, crash))
+
+
+def _shared(site: Site, bus: KafkaBus, group: str, scorer_of: Callable[[str], Worker]) -> Worker:
+    from farside.detecting import SharedCells
 
     def cell_of(partition: int) -> str:
         return site.settings.bus.cell_of(partition, site.settings.farside.cell)
 
-    def build(partition: int) -> Worker:
-        cell = cell_of(partition)
-        return Lease(bus, lambda leased: build_scorer(site, leased, parts, cell))
-
     return SharedCells(
         partial(bus.membership, TELEMETRY, group),
-        build,
+        lambda partition: scorer_of(cell_of(partition)),
         lambda partition: site.health.forget(f"scorer-{cell_of(partition)}"),
         site.clock,
         site.metrics,
